@@ -1,0 +1,57 @@
+"""Passage: what a strategy makes: a stretch of the document, with what is repeated before it and where it stands.
+
+A passage has no identity yet; `identity` turns passages into chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chunking.document import EMPTY, Span
+
+
+class Role(StrEnum):
+    """What a chunk is for. BODY chunks cover the document exactly once; the others repeat some of it."""
+
+    BODY = "body"
+    CONTEXT = "context"
+    """Declared overlap as a chunk of its own (the tail of one chapter with the head of the next)."""
+    PARENT = "parent"
+    """Gives context to its children; gets no vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A declared repeat. `kind` is CHARACTERS, SENTENCES, TABLE_HEADER, LEAD_IN or CHAPTER_TAIL; weight scales a hit's score."""
+
+    kind: str
+    weight: float = 1.0
+    details: Mapping[str, str] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One stretch of a document under one strategy.
+
+    span: what the passage covers of `Document.text`; for BODY passages the spans are in order and disjoint.
+    repeat: text said again before the body (table header, list lead-in, overlap), always named by `overlap`.
+    rendering: the body as the embedder should read it where that is not the source (a table row as a sentence).
+    clause: number of the clause it stands in; kind: kind of its first block ("mixed" never: the first wins).
+    parent: index of the PARENT passage in the same list, or None.
+    weak_start: why the boundary before it is where it is, as ``rank:rule`` (for explain).
+    """
+
+    span: Span
+    kind: str
+    strategy: str
+    heading_path: tuple[str, ...] = ()
+    clause: str = ""
+    role: Role = Role.BODY
+    repeat: str = ""
+    overlap: Overlap | None = None
+    rendering: str | None = None
+    page: int | None = None
+    parent: int | None = None
+    boundary: str = ""

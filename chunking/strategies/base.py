@@ -1,0 +1,46 @@
+"""Strategy: what every chunking strategy is: a name, a version, a model of its options, and one pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from chunking.document import Document
+from chunking.passage import Passage
+from chunking.tokens import TokenCounter
+
+
+class Options(BaseModel):
+    """Base of every strategy's options: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a passage may cost. `limit` tokens by `counter` for repeat + body; what the embed template adds is already taken off."""
+
+    counter: TokenCounter
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One row of the table.
+
+    `cut(document, options, budget)` returns passages: BODY passages in order, disjoint, covering every block; none blank; none
+    above `budget.limit`. Pure: same input, same passages, in every process. `version` grows with every change of output.
+    """
+
+    name: str
+    version: int
+    options: type[BaseModel]
+    cut: Callable[[Document, Any, Budget], list[Passage]]
+
+    @property
+    def versioned_name(self) -> str:
+        """``structure/1``: what is stored with a chunk and enters the policy's fingerprint."""
+        return f"{self.name}/{self.version}"

@@ -1,0 +1,194 @@
+"""The four ports of the agents. What an agent may touch, and nothing else, so that the same bodies run under Faust and in tests.
+
+All methods are coroutines that end only when the effect is certain. Any of them may raise `Unavailable` (not done, or not known
+whether done: it may be repeated) or `InvariantBroken`. Repeating any of them with the same arguments changes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class InRecord:
+    """One record as it came from Kafka: raw bytes and where it stood. `value` None is a tombstone."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    timestamp: float = 0.0
+
+
+class Log(Protocol):
+    """The broker. `publish` returns when it has confirmed the record (all in-sync replicas)."""
+
+    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+        """Append a record. PoisonRecord if it is over the topic's size limit; Unavailable if the broker is away."""
+        ...
+
+
+class Table(Protocol):
+    """A keyed table of this agent's partitions with a changelog. Values are bytes, never empty."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key that belongs to a partition of the current event, or None."""
+        ...
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        """Store a value; returns when the changelog record is confirmed."""
+        ...
+
+
+class Embedder(Protocol):
+    """A text embedding model."""
+
+    @property
+    def model(self) -> str:
+        """Name as policies write it in `embedding.model`."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The model's own input limit in its own tokens, or None when it has none."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of the model's own tokens of a text, uncut."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one finite float32 vector a text, in order. Called with non-blank texts only; any number of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPoint:
+    """A point as the index holds it."""
+
+    chunk_id: str
+    payload: Mapping[str, Any]
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPoint:
+    """A point to be written whole. `vector` None: stored without one (PARENT chunks)."""
+
+    chunk_id: str
+    vector: Vector | None
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """All that one revision does to the index, for one document. Applied in the order of the fields (DESIGN §4).
+
+    Every payload carries tenant_id, document_id, revision and order_key. Writes are fenced with the revision: a stored point of a
+    newer revision is left alone.
+    """
+
+    tenant_id: str
+    document_id: str
+    revision: int
+    upserts: tuple[NewPoint, ...] = ()
+    payloads: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """(chunk_id, whole payload): replaces the payload, leaves the vector."""
+    stamps: tuple[str, ...] = ()
+    """Chunk ids whose payload field `revision` alone is raised: kept chunks, so that a reader can tell generations apart."""
+    deletes: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing to write."""
+        return not (self.upserts or self.payloads or self.deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSpec:
+    """What a collection is for. Stored as its metadata; a collection that says otherwise is refused."""
+
+    batch: str
+    policy_fingerprint: str
+    embedding_spec: str
+    dimensions: int
+    distance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result."""
+
+    chunk_id: str
+    score: float
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A dense query. `tenant_id` is never optional: a search without a tenant finds nothing."""
+
+    tenant_id: str
+    vector: Vector
+    limit: int = 5
+    groups: tuple[str, ...] | None = None
+    """Reader's groups: a chunk with an acl is found only by a reader in one of them. None: no acl check is asked for."""
+    languages: tuple[str, ...] = ()
+
+
+class VectorIndex(Protocol):
+    """A vector store with collections and aliases. `collection` is always a concrete name when writing."""
+
+    async def ensure_collection(self, name: str, spec: CollectionSpec) -> None:
+        """Create the collection with its payload indexes, or check the one that exists. InvariantBroken when it differs."""
+        ...
+
+    async def set_alias(self, alias: str, collection: str) -> None:
+        """Point an alias at a collection in one step, and read it back."""
+        ...
+
+    async def alias_target(self, alias: str) -> str | None:
+        """Return the collection behind an alias, or None."""
+        ...
+
+    async def collection_spec(self, name: str) -> CollectionSpec | None:
+        """Return what a collection (or the one behind an alias) says it is for, or None where there is none."""
+        ...
+
+    async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
+        """Return the points that exist among `chunk_ids`."""
+        ...
+
+    async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
+        """Return all points of a document, by ascending order_key, without vectors."""
+        ...
+
+    async def apply(self, collection: str, plan: IndexPlan) -> None:
+        """Carry out a plan: upserts, payloads, stamps, then deletes, each confirmed before the next begins."""
+        ...
+
+    async def search(self, collection: str, query: Query) -> list[Hit]:
+        """Return the best hits, best first, of one generation a document (see `IndexPlan.stamps`)."""
+        ...
+
+    async def count(self, collection: str) -> int:
+        """Return the exact number of points."""
+        ...
+
+    async def close(self) -> None:
+        """Release files and connections. Nothing may be called after it."""
+        ...

@@ -1,0 +1,171 @@
+"""Settings: environment (``DOCDELTA_…``) over ``docdelta.toml`` over defaults. Frozen, checked once at start, secrets masked.
+
+Nested names use a double underscore: ``DOCDELTA_KAFKA__BOOTSTRAP_SERVERS``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from streams.errors import UsageError
+from streams.topics import TopicNames
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(_Part):
+    """How to reach the broker."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    """Comma-separated host:port."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_username: str = ""
+    sasl_password: SecretStr = SecretStr("")
+    ssl_ca_file: Path | None = None
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+    topic_prefix: str = Field(default="docdelta", pattern=r"^[a-zA-Z0-9._-]{1,60}$")
+    partitions: int = Field(default=8, ge=1, le=1024)
+    replication_factor: int = Field(default=1, ge=1, le=7)
+    single_record_batches: bool = False
+    """Tansu counts offsets right only when every batch holds one record. Set by the embedded mode, never needed on Apache Kafka."""
+    session_timeout_seconds: float = Field(default=30, gt=0)
+    heartbeat_seconds: float = Field(default=3, gt=0)
+    rebalance_timeout_seconds: float = Field(default=120, gt=0)
+
+
+class QdrantSettings(_Part):
+    """How to reach the index. Exactly one of `url`, `path` or memory (neither)."""
+
+    url: str = ""
+    path: Path | None = None
+    api_key: SecretStr = SecretStr("")
+    timeout_seconds: float = Field(default=60, gt=0)
+    alias: str = Field(default="docdelta", pattern=r"^[a-zA-Z0-9._-]{1,80}$")
+    """The stable name that searches use."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> QdrantSettings:
+        if self.url and self.path:
+            raise ValueError("qdrant.url and qdrant.path exclude each other: set one")
+        return self
+
+
+class EmbedderSettings(_Part):
+    """Which embedder runs. What it must produce stands in the policy (`embedding`)."""
+
+    kind: Literal["fastembed", "hashing"] = "fastembed"
+    directory: Path | None = None
+    """A local model directory for the policy's model. Unset: the built-in offline model, or fastembed's own cache."""
+    threads: int = Field(default=2, ge=1, le=256)
+    batch_size: int = Field(default=16, ge=1, le=512)
+    offline: bool = True
+    """Never ask a model hub."""
+
+
+class ParserSettings(_Part):
+    """Limits of one parse. Each document is parsed in a process of a pool."""
+
+    processes: int = Field(default=2, ge=1, le=64)
+    timeout_seconds: float = Field(default=30, gt=0)
+    memory_bytes: int = Field(default=1 << 30, ge=64 << 20)
+    max_document_bytes: int = Field(default=32 << 20, ge=1024)
+    ref_roots: tuple[Path, ...] = ()
+    """Folders that `content.ref` may name files in. Empty: no file is fetched."""
+    ref_hosts: tuple[str, ...] = ()
+    """Hosts that `content.ref` may name over http(s). Empty: nothing is fetched from the network."""
+
+
+class WorkerSettings(_Part):
+    """How the worker runs."""
+
+    state: Literal["rocksdb", "memory"] = "rocksdb"
+    state_dir: Path = Path(".docdelta/state")
+    in_flight: int = Field(default=32, ge=1, le=1000)
+    """Documents handled at once per agent; bounds the drain time of a rebalance."""
+    batch_documents: int = Field(default=32, ge=1, le=1000)
+    batch_seconds: float = Field(default=0.05, ge=0)
+    """The indexer gathers up to so many records, or as many as come within this time."""
+    poison_attempts: int = Field(default=3, ge=1, le=20)
+    """How often an error of an unknown kind is tried before the record is dead-lettered."""
+    drain_seconds: float = Field(default=8, gt=0)
+
+
+class Settings(BaseSettings):
+    """All settings. Read with `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="DOCDELTA_", env_nested_delimiter="__", toml_file="docdelta.toml"
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    qdrant: QdrantSettings = QdrantSettings()
+    embedder: EmbedderSettings = EmbedderSettings()
+    parser: ParserSettings = ParserSettings()
+    worker: WorkerSettings = WorkerSettings()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    @property
+    def topics(self) -> TopicNames:
+        """Topic names under the configured prefix."""
+        return TopicNames(self.kafka.topic_prefix)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments over environment over file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(file: Path | None = None) -> Settings:
+    """Return the settings. `file` (or ``DOCDELTA_CONFIG``) replaces ``docdelta.toml``. Raises UsageError naming the setting."""
+    named = file or (Path(os.environ["DOCDELTA_CONFIG"]) if os.environ.get("DOCDELTA_CONFIG") else None)
+    if named is not None and not named.is_file():
+        raise UsageError(f"settings file {named} does not exist")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=named or "docdelta.toml")
+
+    known = {"DOCDELTA_CONFIG"}
+    stray = [name for name in os.environ if name.startswith("DOCDELTA_") and name not in known and not _is_setting(name)]
+    if stray:
+        raise UsageError(f"environment variable {stray[0]} is no setting of docdelta; see the settings table in the README")
+    try:
+        return FromFile()
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(step) for step in fault["loc"])
+        raise UsageError(f"setting {place}: {fault['msg'].removeprefix('Value error, ')}") from error
+    except ValueError as error:
+        raise UsageError(f"settings file {named or 'docdelta.toml'}: {error}") from error
+
+
+def _is_setting(variable: str) -> bool:
+    part, _, name = variable.removeprefix("DOCDELTA_").lower().partition("__")
+    field = Settings.model_fields.get(part)
+    if field is None:
+        return False
+    model = field.annotation
+    if isinstance(model, type) and issubclass(model, _Part):
+        return name in model.model_fields
+    return not name

@@ -1,0 +1,113 @@
+"""Every topic and table: name, key, partitions, compaction or retention, size limit. Names are deployed contracts.
+
+All topics that one document passes through have the same number of partitions and the same key, so that its records stay together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MEBIBYTE = 1 << 20
+MAX_EVENT_BYTES = 4 * MEBIBYTE
+"""Largest DocumentChange on the wire. A larger body travels as `content.ref`."""
+MAX_RECORD_BYTES = 16 * MEBIBYTE
+"""Largest record the pipeline itself writes (parsed documents, dead letters with their original bytes)."""
+MAX_PART_BYTES = 2 * MEBIBYTE
+"""A ChunkChanges record is cut into parts of about this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as it must be in the cluster."""
+
+    name: str
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """Names under one prefix (``docdelta`` by default), so that several installations can share a cluster."""
+
+    prefix: str = "docdelta"
+
+    @property
+    def documents(self) -> str:
+        """DocumentChange, key tenant/document: the front door."""
+        return f"{self.prefix}.documents"
+
+    @property
+    def parsed(self) -> str:
+        """ParsedDocument, key tenant/document: replayed in full by every new batch."""
+        return f"{self.prefix}.parsed"
+
+    @property
+    def receipts(self) -> str:
+        """Receipt, key tenant/document."""
+        return f"{self.prefix}.receipts"
+
+    @property
+    def dead_letters(self) -> str:
+        """DeadLetter, key of the refused record (or ``-``)."""
+        return f"{self.prefix}.dead-letters"
+
+    @property
+    def batches(self) -> str:
+        """BatchRecord, key batch id."""
+        return f"{self.prefix}.batches"
+
+    def changes(self, batch: str) -> str:
+        """ChunkChanges of one batch, key tenant/document."""
+        return f"{self.prefix}.changes.{batch}"
+
+    @property
+    def parser_group(self) -> str:
+        """Consumer group (= Faust app id) of the parser app."""
+        return f"{self.prefix}-parser"
+
+    def batch_group(self, batch: str) -> str:
+        """Consumer group (= Faust app id) of one batch app."""
+        return f"{self.prefix}-batch-{batch}"
+
+    @property
+    def seen_table(self) -> str:
+        """Table of the parser app: newest revision and content fingerprint of each document."""
+        return "seen"
+
+    @property
+    def manifests_table(self) -> str:
+        """Table of a batch app: manifest of each document."""
+        return "manifests"
+
+    def changelog(self, group: str, table: str) -> str:
+        """Changelog topic of a table, as Faust names it."""
+        return f"{group}-{table}-changelog"
+
+
+def _compacted(size: int = MAX_RECORD_BYTES) -> dict[str, str]:
+    return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
+
+
+def _kept(milliseconds: int, size: int = MAX_RECORD_BYTES) -> dict[str, str]:
+    return {"cleanup.policy": "delete", "retention.ms": str(milliseconds), "max.message.bytes": str(size)}
+
+
+def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
+    """Return the topics that every installation has, the parser's changelog included."""
+    day = 86_400_000
+    return [
+        Topic(names.documents, partitions, _compacted(MAX_EVENT_BYTES)),
+        Topic(names.parsed, partitions, _compacted()),
+        Topic(names.receipts, partitions, _kept(30 * day)),
+        Topic(names.dead_letters, partitions, _kept(-1)),
+        Topic(names.batches, 1, _compacted()),
+        Topic(names.changelog(names.parser_group, names.seen_table), partitions, _compacted()),
+    ]
+
+
+def batch_topics(names: TopicNames, batch: str, partitions: int) -> list[Topic]:
+    """Return the topics of one batch. Changes are deltas: they may only go once the indexer is past them, so never by age."""
+    return [
+        Topic(names.changes(batch), partitions, _kept(-1)),
+        Topic(names.changelog(names.batch_group(batch), names.manifests_table), partitions, _compacted()),
+    ]
