@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class BlockKind(StrEnum):
@@ -24,9 +23,6 @@ class BlockKind(StrEnum):
     CODE = "code"
     QUOTE = "quote"
     FOOTNOTE = "footnote"
-
-
-EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,7 +64,7 @@ class Block:
     group: int = 0
     cells: tuple[str, ...] = ()
     page: int | None = None
-    attributes: Mapping[str, str] = EMPTY
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

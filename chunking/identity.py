@@ -43,9 +43,7 @@ def content_id(key: DocumentKey, policy_fingerprint: str, embed_text: str, twin:
     return _PREFIX + digest(CONTENT, key.tenant, key.document, policy_fingerprint, embed_text, str(twin))
 
 
-def strict_id(
-    key: DocumentKey, revision: int, policy_version: str, ordinal: int, heading_path: tuple[str, ...], text: str
-) -> str:
+def strict_id(key: DocumentKey, revision: int, policy_version: str, ordinal: int, heading_path: tuple[str, ...], text: str) -> str:
     """Return the id of a passage of one revision: fully determined by it, new with every revision."""
     path = json.dumps(heading_path, ensure_ascii=False)
     return _PREFIX + digest(STRICT, key.tenant, key.document, str(revision), policy_version, str(ordinal), path, text)

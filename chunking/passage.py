@@ -6,10 +6,10 @@ A passage has no identity yet; `identity` turns passages into chunks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from chunking.document import EMPTY, Span
+from chunking.document import Span
 
 
 class Role(StrEnum):
@@ -28,7 +28,7 @@ class Overlap:
 
     kind: str
     weight: float = 1.0
-    details: Mapping[str, str] = EMPTY
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Passage:
     rendering: the body as the embedder should read it where that is not the source (a table row as a sentence).
     clause: number of the clause it stands in; kind: kind of its first block ("mixed" never: the first wins).
     parent: index of the PARENT passage in the same list, or None.
-    weak_start: why the boundary before it is where it is, as ``rank:rule`` (for explain).
+    boundary: why the boundary before it is where it is, as ``rank:rule`` (for explain).
+    A PARENT passage stands in the list before its children; its span overlaps theirs.
     """
 
     span: Span

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from chunking.document import Document
 from chunking.identity import RECIPES
-from chunking.strategies import STRATEGIES, Strategy
+from chunking.strategies import STRATEGIES
+from chunking.strategies.base import Strategy
 
 
 class PolicyError(ValueError):

@@ -17,8 +17,7 @@ from schemas.receipt import Receipt
 from schemas.record import Record
 
 RECORDS: Mapping[str, type[Record]] = {
-    record.record_name: record
-    for record in (DocumentChange, ParsedDocument, ChunkChanges, BatchRecord, Receipt, DeadLetter)
+    record.record_name: record for record in (DocumentChange, ParsedDocument, ChunkChanges, BatchRecord, Receipt, DeadLetter)
 }
 
 UPCASTS: Mapping[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
