@@ -24,12 +24,16 @@ class ManifestEntry:
 class Manifest:
     """The ordered chunks of the newest revision. `deleted` outlives the document and refuses late events.
 
-    Entries are in document order, so their order keys ascend.
+    Entries are in document order, so their order keys ascend. `event_id` is the event that made it: the same event delivered
+    again is known by it. `suspect` says that the index may hold less than this (a delta was refused): the next event compares
+    with the index itself.
     """
 
     revision: int
     entries: tuple[ManifestEntry, ...] = ()
     deleted: bool = False
+    event_id: str = ""
+    suspect: bool = False
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
@@ -42,7 +46,14 @@ class Manifest:
             _ENTRY.pack(bytes.fromhex(entry.chunk_id[4:]), bytes.fromhex(entry.payload_hash), entry.order_key)
             for entry in self.entries
         )
-        head = {"v": _FORMAT, "rev": self.revision, "del": self.deleted, "e": base64.b64encode(packed).decode("ascii")}
+        head = {
+            "v": _FORMAT,
+            "rev": self.revision,
+            "del": self.deleted,
+            "sus": self.suspect,
+            "ev": self.event_id,
+            "e": base64.b64encode(packed).decode("ascii"),
+        }
         return json.dumps(head, separators=(",", ":")).encode("ascii")
 
     @classmethod
@@ -55,4 +66,4 @@ class Manifest:
         entries = tuple(
             ManifestEntry("chk_" + chunk.hex(), payload.hex(), order) for chunk, payload, order in _ENTRY.iter_unpack(packed)
         )
-        return cls(head["rev"], entries, head["del"])
+        return cls(head["rev"], entries, head["del"], head["ev"], head["sus"])

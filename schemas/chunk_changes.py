@@ -45,7 +45,8 @@ class ChunkChanges(Record):
     kept: tuple[str, ...] = ()
     chunks_added: int = 0
     chunks_updated: int = 0
-    """Totals over all parts (the last part's receipt reports them)."""
+    chunks_kept: int = 0
+    """Totals over all parts: what the receipt reports after the last one."""
     title: str = ""
     occurred_at: AwareDatetime | None = None
     received_at: AwareDatetime | None = None

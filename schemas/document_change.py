@@ -68,6 +68,8 @@ class DocumentChange(Record):
     attributes: dict[str, AttributeValue] = Field(default_factory=dict)
     occurred_at: AwareDatetime | None = None
     event_id: str = Field(default="", max_length=128)
+    reindex: bool = False
+    """True: go through every stage again even where nothing seems to have changed (repair, replay of a dead letter)."""
 
     @model_validator(mode="after")
     def _content_fits_op(self) -> Self:

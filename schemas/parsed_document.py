@@ -54,3 +54,5 @@ class ParsedDocument(Record):
     occurred_at: AwareDatetime | None = None
     received_at: AwareDatetime | None = None
     event_id: str = ""
+    reindex: bool = False
+    """True: the batch compares with the index itself, not with its manifest."""

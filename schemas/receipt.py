@@ -14,7 +14,7 @@ Outcome = Literal["indexed", "unchanged", "stale", "held", "dead_lettered"]
 class Receipt(Record):
     """One event, one outcome. `batch` is empty when the event was settled before it reached a batch (stage ``parser``).
 
-    A repeat after a crash carries the same event, batch and outcome, so readers keep the last of equal
+    A repeat after a crash carries the same event, batch and outcome, so readers keep the first of equal
     (tenant, document, revision, event_id, batch). Times are UTC; figures are counts of chunks.
     """
 

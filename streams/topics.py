@@ -12,6 +12,8 @@ MAX_EVENT_BYTES = 4 * MEBIBYTE
 """Largest DocumentChange on the wire. A larger body travels as `content.ref`."""
 MAX_RECORD_BYTES = 16 * MEBIBYTE
 """Largest record the pipeline itself writes (parsed documents, dead letters with their original bytes)."""
+MAX_PARSED_BYTES = 11 * MEBIBYTE
+"""Largest ParsedDocument: as base64 inside a dead letter it still fits MAX_RECORD_BYTES."""
 MAX_PART_BYTES = 2 * MEBIBYTE
 """A ChunkChanges record is cut into parts of about this size."""
 

@@ -1,0 +1,33 @@
+"""attempt(): an operation with every error sorted into the three families, so that nothing unknown leaves an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from streams.errors import DocdeltaError, PoisonRecord
+from streams.patience import Patience
+
+log = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+
+async def attempt(operation: Callable[[], Awaitable[Result]], patience: Patience, times: int, what: str) -> Result:
+    """Return the operation's result. Outages are waited out; an error of no known family is tried `times` times.
+
+    Raises PoisonRecord (also for an unknown error that stays), InvariantBroken, Stopping; nothing else.
+    """
+    for number in range(1, times + 1):
+        try:
+            return await patience.hold(operation, what)
+        except DocdeltaError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the point of this function: unknown errors become a family)
+            log.exception("unexpected error", what=what, attempt=number)
+            if number == times:
+                reason = f"unexpected {type(error).__name__} while {what}: {error}; please report it with this record"
+                raise PoisonRecord(reason[:500]) from error
+            await patience.pause(patience.delay(number, None), what)
+    raise AssertionError("unreachable: the loop returns or raises")

@@ -1,0 +1,135 @@
+"""The chunker agent's body: one ParsedDocument record in, changes of this batch or one outcome out.
+
+Order of effects, and what a crash in between leaves:
+  ① publish the changes (or the receipt); the broker has them
+       crash here: the record comes again and ① is repeated with the same ids
+  ② save the manifest
+       crash here: the record comes again and is known as the same event
+  ③ the caller lets the offset advance
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from chunking.manifest import Manifest
+from chunking.policy import ChunkPolicy
+from chunking.tokens import TokenCounter
+from schemas.chunk_changes import ChunkChanges
+from schemas.codec import UndecodableRecord, decode, encode
+from schemas.parsed_document import ParsedDocument
+from schemas.record import document_key
+from streams.agents.attempts import attempt
+from streams.agents.manifests import Manifests
+from streams.agents.refusals import About, Outbox
+from streams.errors import PoisonRecord
+from streams.ports import Embedder, InRecord, VectorIndex
+from streams.steps.plan_changes import Planned, manifest_of_points, plan_changes, skip_reason
+
+INLINE_CHARACTERS = 20_000
+"""Documents up to this size are chunked on the loop (a few milliseconds); larger ones in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkerAgent:
+    """What the chunker agent of one batch may touch, and its body `handle`."""
+
+    outbox: Outbox
+    manifests: Manifests
+    index: VectorIndex
+    """Only read, and only where the manifest is lost or suspect."""
+    collection: str
+    policy: ChunkPolicy
+    counter: TokenCounter
+    embedder: Embedder
+    """Only asked for its limit: text that it would cut is refused here, before anything is planned."""
+    poison_attempts: int = 3
+
+    async def handle(self, record: InRecord) -> None:
+        """Settle one record of [parsed]. Raises only Stopping and InvariantBroken."""
+        if record.value is None:
+            return  # a tombstone of `docdelta gc`: every live batch has settled this document's end
+        about: About | None = None
+        try:
+            try:
+                parsed = decode(record.value, ParsedDocument)
+            except UndecodableRecord as error:
+                raise PoisonRecord(str(error)) from error
+            about = about_parsed(parsed)
+            await attempt(lambda: self._settle(parsed), self.outbox.patience, self.poison_attempts, "chunking")
+        except PoisonRecord as error:
+            await self.outbox.refuse(record, error, about)
+
+    async def _settle(self, parsed: ParsedDocument) -> None:
+        key = document_key(parsed.tenant_id, parsed.document_id)
+        async with self.manifests.lock(key):
+            before = self.manifests.get(key)
+            skipped = skip_reason(parsed, before)
+            if skipped is not None:
+                if skipped.outcome is not None:
+                    await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), skipped.outcome, skipped.reason))
+                return
+            complete = before is None or before.suspect or parsed.reindex
+            if complete:
+                before = await self._manifest_from_index(parsed, before)
+                if before is not None and parsed.revision < before.revision:
+                    reason = f"revision {before.revision} is already in the index"
+                    await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), "stale", reason))
+                    return
+            planned = await self._plan(parsed, before, complete)
+            await self._publish(key, parsed, planned)
+            await self.outbox.patience.hold(lambda: self.manifests.put(key, planned.manifest), "saving the manifest")
+
+    async def _manifest_from_index(self, parsed: ParsedDocument, known: Manifest | None) -> Manifest | None:
+        """Return what the index holds of a document, under the newest revision that anybody knows of."""
+        points = await self.outbox.patience.hold(
+            lambda: self.index.document_points(self.collection, parsed.tenant_id, parsed.document_id), "reading the index"
+        )
+        found = manifest_of_points([point.payload for point in points])
+        if known is None:
+            return found
+        return Manifest(known.revision, found.entries if found else (), known.deleted, known.event_id)
+
+    async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
+        def work() -> Planned:
+            planned = plan_changes(parsed, before, self.outbox.batch, self.policy, self.counter, complete)
+            self._check_model_limit(planned)
+            return planned
+
+        return work() if len(parsed.text) <= INLINE_CHARACTERS else await asyncio.to_thread(work)
+
+    def _check_model_limit(self, planned: Planned) -> None:
+        limit = self.embedder.max_tokens
+        if limit is None:
+            return
+        for placed in planned.delta.added:
+            text = placed.chunk.embed_text
+            # No tokenizer of these models makes more tokens than UTF-8 bytes and two marks, so short text needs no count.
+            if len(text.encode("utf-8")) + 2 > limit and (tokens := self.embedder.count_tokens(text)) > limit:
+                raise PoisonRecord(
+                    f"chunk {placed.chunk.ordinal} has {tokens} tokens for model {self.embedder.model}, above its {limit}: "
+                    "it would be cut silently; lower limits.max_tokens",
+                    chunk_id=placed.chunk.chunk_id,
+                )
+
+    async def _publish(self, key: bytes, parsed: ParsedDocument, planned: Planned) -> None:
+        for changes in planned.changes:
+            await self.outbox.publish(self.outbox.topics.changes(self.outbox.batch), key, encode(changes))
+        if not planned.changes:
+            kept = len(planned.manifest.entries)
+            receipt = self.outbox.receipt(about_parsed(parsed), "unchanged", "no chunk changed")
+            await self.outbox.settle(receipt.model_copy(update={"kept": kept, "deleted": parsed.op == "delete"}))
+
+
+def about_parsed(parsed: ParsedDocument | ChunkChanges) -> About:
+    """Return whose record it is."""
+    return About(
+        parsed.tenant_id,
+        parsed.document_id,
+        parsed.revision,
+        parsed.event_id,
+        parsed.title,
+        parsed.occurred_at,
+        parsed.received_at,
+    )

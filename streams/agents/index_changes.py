@@ -1,0 +1,231 @@
+"""The indexer agent's body: ChunkChanges records in, points in the collection and one outcome an event out.
+
+Order of effects for one document, and what a crash in between leaves (a batch of operations is not atomic):
+  ① vectors: already there, borrowed from the served batch, or embedded        nothing is written yet
+  ② upsert  ③ payload updates  ④ delete by id, each confirmed (`index.apply`)  the record comes again and completes them
+  ⑤ receipt                                                                  the record comes again, ②-④ find nothing to do
+  ⑥ the caller lets the offset advance
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from chunking.document import DocumentKey
+from chunking.identity import content_id
+from chunking.manifest import Manifest
+from schemas.chunk_changes import ChunkChanges, ChunkRecord
+from schemas.codec import UndecodableRecord, decode
+from schemas.record import document_key
+from streams.agents.attempts import attempt
+from streams.agents.chunk_document import about_parsed
+from streams.agents.manifests import Manifests
+from streams.agents.refusals import Outbox
+from streams.errors import PoisonRecord
+from streams.ports import Embedder, InRecord, StoredPoint, Vector, VectorIndex
+from streams.steps.plan_index import Wanted, leftovers, needs_vector, plan_index, still_wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """The batch being served, from which equal vectors may be taken (same embedding spec only)."""
+
+    collection: str
+    policy_fingerprint: str
+
+
+@dataclass(slots=True)
+class _Item:
+    """One record on its way through a round."""
+
+    record: InRecord
+    changes: ChunkChanges
+    wanted: Wanted
+    newest: Manifest | None
+    there: Mapping[str, StoredPoint] = field(default_factory=dict)
+    embedded: int = 0
+    borrowed: int = 0
+
+    @property
+    def key(self) -> bytes:
+        return document_key(self.changes.tenant_id, self.changes.document_id)
+
+    @property
+    def lists_document(self) -> bool:
+        """True for the last part of a complete record: what it does not name is to be cleared."""
+        return self.changes.complete and self.changes.part == self.changes.parts
+
+    def lacking(self) -> list[ChunkRecord]:
+        """Return the chunks that still need a vector."""
+        return [record for record in self.wanted.write if needs_vector(record, self.there)]
+
+
+@dataclass(slots=True)
+class IndexerAgent:
+    """What the indexer agent of one batch may touch, and its body `handle`."""
+
+    outbox: Outbox
+    manifests: Manifests
+    """Read to leave out what a newer revision has overtaken; written only to mark a refused delta."""
+    index: VectorIndex
+    embedder: Embedder
+    collection: str
+    lender: Lender | None = None
+    poison_attempts: int = 3
+    _embedded: dict[tuple[bytes, str], int] = field(default_factory=dict)
+    """Texts embedded for the earlier parts of a record that came in parts, for its receipt."""
+
+    async def handle(self, records: Sequence[InRecord]) -> None:
+        """Settle records of [changes] in order. Raises only Stopping and InvariantBroken."""
+        for round_ in _rounds(records):
+            items = [item for record in round_ if (item := await self._open(record)) is not None]
+            await self._find_what_is_there(items)
+            vectors = await self._find_vectors(items)
+            for item, outcome in zip(items, await asyncio.gather(*(self._write(item, vectors) for item in items)), strict=True):
+                await self._close(item, outcome)
+
+    async def _open(self, record: InRecord) -> _Item | None:
+        """Return a record with what of it still matters, or None where it was refused."""
+        try:
+            if record.value is None:
+                raise PoisonRecord("a null value means nothing on this topic")
+            changes = decode(record.value, ChunkChanges)
+        except (UndecodableRecord, PoisonRecord) as error:
+            await self.outbox.refuse(record, error if isinstance(error, PoisonRecord) else PoisonRecord(str(error)), None)
+            return None
+        newest = self.manifests.get(document_key(changes.tenant_id, changes.document_id))
+        return _Item(record, changes, still_wanted(changes, newest), newest)
+
+    async def _find_what_is_there(self, items: Sequence[_Item]) -> None:
+        """Look up the points that the items are about: by id in one call; where a record is complete, all of its document."""
+        by_id = [record.chunk_id for item in items if not item.lists_document for record in item.wanted.write]
+        there = (
+            await self.outbox.patience.hold(lambda: self.index.retrieve(self.collection, by_id), "reading points") if by_id else {}
+        )
+        for item in items:
+            if not item.lists_document:
+                item.there = {record.chunk_id: there[record.chunk_id] for record in item.wanted.write if record.chunk_id in there}
+                continue
+            changes = item.changes
+            listing = partial(self.index.document_points, self.collection, changes.tenant_id, changes.document_id)
+            points = await self.outbox.patience.hold(listing, "listing a document")
+            item.there = {point.chunk_id: point for point in points}
+
+    async def _find_vectors(self, items: Sequence[_Item]) -> dict[str, Vector]:
+        """Return the vectors that are lacking, by embed_hash: borrowed where possible, else embedded in one call."""
+        vectors: dict[str, Vector] = {}
+        for item in items:
+            borrowed = await self._borrow(item)
+            item.borrowed = len(borrowed)
+            vectors |= borrowed
+        texts: dict[str, str] = {}
+        for item in items:
+            for record in item.lacking():
+                if record.embed_hash not in vectors and record.embed_hash not in texts:
+                    texts[record.embed_hash] = record.embed_text
+                    item.embedded += 1
+        if not texts:
+            return vectors
+        try:
+            return vectors | await self._embed(texts)
+        except PoisonRecord:
+            # One text spoils the call: ask for each document alone, so that only the guilty one is refused (in _write).
+            for item in items:
+                wanted = {record.embed_hash: texts[record.embed_hash] for record in item.lacking() if record.embed_hash in texts}
+                try:
+                    vectors |= await self._embed(wanted) if wanted else {}
+                except PoisonRecord:
+                    item.embedded = 0
+            return vectors
+
+    async def _embed(self, texts: Mapping[str, str]) -> dict[str, Vector]:
+        async def call() -> list[Vector]:
+            return await self.embedder.embed(list(texts.values()))
+
+        found = await attempt(call, self.outbox.patience, self.poison_attempts, "embedding")
+        return dict(zip(texts, found, strict=True))
+
+    async def _borrow(self, item: _Item) -> dict[str, Vector]:
+        """Return vectors of the served batch for chunks with the same embed_hash; their ids there can be computed."""
+        if self.lender is None:
+            return {}
+        key = DocumentKey(item.changes.tenant_id, item.changes.document_id)
+        lender = self.lender
+        ids = {content_id(key, lender.policy_fingerprint, record.embed_text, 0): record.embed_hash for record in item.lacking()}
+        if not ids:
+            return {}
+        points = await self.outbox.patience.hold(
+            lambda: self.index.retrieve(lender.collection, list(ids), with_vectors=True), "borrowing vectors"
+        )
+        return {
+            ids[chunk_id]: point.vector
+            for chunk_id, point in points.items()
+            if point.vector is not None and point.payload.get("embed_hash") == ids[chunk_id]
+        }
+
+    async def _write(self, item: _Item, vectors: Mapping[str, Vector]) -> PoisonRecord | None:
+        """Carry out one document's plan; return the refusal where it can't be."""
+        try:
+            missing = [record for record in item.lacking() if record.embed_hash not in vectors]
+            if missing:
+                # Embed this document alone: raises the refusal that the common call met.
+                vectors = {**vectors, **await self._embed({record.embed_hash: record.embed_text for record in missing})}
+            remove = leftovers(item.changes, item.there, item.newest) if item.lists_document else item.wanted.remove
+            plan = plan_index(item.changes, item.wanted, remove, item.there, vectors)
+            if not plan.empty:
+                await attempt(
+                    lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
+                )
+        except PoisonRecord as error:
+            return error
+        return None
+
+    async def _close(self, item: _Item, refusal: PoisonRecord | None) -> None:
+        """Say what became of a record: a dead letter, or after its last part a receipt."""
+        changes = item.changes
+        about = about_parsed(changes)
+        if refusal is not None:
+            await self.outbox.refuse(item.record, refusal, about)
+            await self.outbox.patience.hold(lambda: self.manifests.suspect(item.key), "marking the manifest")
+            return
+        tally = (item.key, changes.event_id)
+        embedded = self._embedded.pop(tally, 0) + item.embedded
+        if changes.part < changes.parts:
+            self._embedded[tally] = embedded
+            return
+        if item.wanted.superseded and item.newest is not None:
+            reason = f"overtaken by revision {item.newest.revision}"
+            await self.outbox.settle(self.outbox.receipt(about, "stale", reason).model_copy(update={"embedded": embedded}))
+            return
+        changed = changes.chunks_added or changes.chunks_updated or changes.removed
+        receipt = (
+            self.outbox.receipt(about, "indexed")
+            if changed
+            else self.outbox.receipt(about, "unchanged", "the index already holds it")
+        )
+        figures = {
+            "deleted": changes.deleted,
+            "kept": changes.chunks_kept,
+            "added": changes.chunks_added,
+            "updated": changes.chunks_updated,
+            "removed": len(changes.removed),
+            "embedded": embedded,
+            "borrowed": item.borrowed,
+        }
+        await self.outbox.settle(receipt.model_copy(update=figures))
+
+
+def _rounds(records: Sequence[InRecord]) -> list[list[InRecord]]:
+    """Return records in rounds: at most one of a key in a round, so that a document's records keep their order."""
+    rounds: list[list[InRecord]] = []
+    depth: dict[bytes | None, int] = {}
+    for record in records:
+        place = depth.get(record.key, 0)
+        depth[record.key] = place + 1
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(record)
+    return rounds

@@ -1,0 +1,60 @@
+"""Manifests: the manifests table of one batch as values, with a lock a document, since chunker and indexer both write it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from chunking.manifest import Manifest
+from streams.errors import InvariantBroken
+from streams.ports import Table
+
+
+@dataclass(slots=True)
+class _Shared:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+@dataclass(slots=True)
+class Manifests:
+    """One batch's manifests in this worker."""
+
+    table: Table
+    _locks: dict[bytes, _Shared] = field(default_factory=dict)
+
+    def get(self, key: bytes) -> Manifest | None:
+        """Return the manifest of a document, or None when nothing is remembered. InvariantBroken when it can't be read."""
+        value = self.table.get(key)
+        if value is None:
+            return None
+        try:
+            return Manifest.from_bytes(value)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvariantBroken("table 'manifests' holds an unreadable value; rebuild the batch's state", key=key) from error
+
+    async def put(self, key: bytes, manifest: Manifest) -> None:
+        """Store a manifest; returns when the changelog has it."""
+        await self.table.put(key, manifest.to_bytes())
+
+    async def suspect(self, key: bytes) -> None:
+        """Mark a manifest as more than the index may hold, so that the document's next event compares with the index itself."""
+        async with self.lock(key):
+            manifest = self.get(key)
+            if manifest is not None and not manifest.suspect:
+                await self.put(key, replace(manifest, suspect=True))
+
+    @asynccontextmanager
+    async def lock(self, key: bytes) -> AsyncIterator[None]:
+        """Hold a document's manifest from reading to saving."""
+        shared = self._locks.setdefault(key, _Shared())
+        shared.users += 1
+        try:
+            async with shared.lock:
+                yield
+        finally:
+            shared.users -= 1
+            if not shared.users:
+                self._locks.pop(key, None)

@@ -1,0 +1,136 @@
+"""The parser agent's body: one DocumentChange record in, one ParsedDocument or one outcome out.
+
+Order of effects, and what a crash in between leaves:
+  ① publish the parsed document, or the receipt, or the dead letter; the broker has it
+       crash here: the record comes again and ① is repeated with the same content
+  ② remember what was seen
+       crash here: the record comes again and is known as the same event
+  ③ the caller lets the offset advance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from chunking.document import Document
+from schemas.codec import UndecodableRecord, decode, encode
+from schemas.document_change import DocumentChange
+from schemas.record import document_key, split_document_key
+from streams.agents.attempts import attempt
+from streams.agents.refusals import About, Outbox
+from streams.errors import InvariantBroken, PoisonRecord
+from streams.ports import InRecord, Table
+from streams.steps.read_content import read_content
+from streams.steps.settle_change import AlreadySettled, Seen, ToEnd, failed, settle_change
+from streams.steps.wire_document import end_to_wire, to_wire
+from streams.topics import MAX_PARSED_BYTES
+
+
+class Parse(Protocol):
+    """Parses one document within limits (see `streams.sandbox`). Raises PoisonRecord."""
+
+    async def __call__(
+        self, data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: tuple[str, ...]
+    ) -> Document:
+        """Return the document."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParserAgent:
+    """What the parser agent may touch, and its body `handle`."""
+
+    outbox: Outbox
+    seen: Table
+    parse: Parse
+    fetch: Callable[[str, int], Awaitable[bytes]]
+    """(reference, largest size) to bytes. Raises PoisonRecord or Unavailable."""
+    max_document_bytes: int
+    poison_attempts: int = 3
+
+    async def handle(self, record: InRecord) -> None:
+        """Settle one record of [documents]. Raises only Stopping and InvariantBroken."""
+        about: About | None = None
+        try:
+            change = self._change(record)
+            about = _about(change)
+            await attempt(lambda: self._settle(record, change), self.outbox.patience, self.poison_attempts, "parsing")
+        except PoisonRecord as error:
+            await self.outbox.refuse(record, error, about)
+
+    def _change(self, record: InRecord) -> DocumentChange:
+        """Return the change in a record; a null value means delete, at the newest revision seen."""
+        if record.key is None:
+            raise PoisonRecord("record has no key; produce it with key tenant/document, so that its order is kept")
+        event_id = f"{record.topic}-{record.partition}-{record.offset}"
+        if record.value is None:
+            try:
+                tenant, document = split_document_key(record.key)
+            except ValueError as error:
+                raise PoisonRecord(f"key of a null value: {error}; use tenant/document") from error
+            seen = self._seen(record.key)
+            return DocumentChange(
+                tenant_id=tenant, document_id=document, revision=seen.revision if seen else 0, op="delete", event_id=event_id
+            )
+        try:
+            change = decode(record.value, DocumentChange)
+        except UndecodableRecord as error:
+            raise PoisonRecord(str(error)) from error
+        if record.key != document_key(change.tenant_id, change.document_id):
+            raise PoisonRecord("key is not tenant/document of the value; its order against other events is not kept")
+        return change if change.event_id else change.model_copy(update={"event_id": event_id})
+
+    async def _settle(self, record: InRecord, change: DocumentChange) -> None:
+        assert record.key is not None
+        decision = settle_change(change, self._seen(record.key))
+        remember: Seen | None = decision.seen
+        if isinstance(decision, AlreadySettled):
+            if decision.outcome is not None:
+                await self.outbox.settle(self.outbox.receipt(_about(change), decision.outcome, decision.reason))
+        elif isinstance(decision, ToEnd):
+            await self._pass_on(record.key, encode(end_to_wire(change, self.outbox.now())))
+        else:
+            try:
+                await self._pass_on(record.key, await self._parsed(change))
+            except PoisonRecord as error:
+                await self.outbox.refuse(record, error, _about(change))
+                remember = failed(decision.seen)
+        if remember is not None:
+            value = remember.to_bytes()
+            await self.outbox.patience.hold(lambda: self.seen.put(record.key or b"", value), "remembering what was seen")
+
+    async def _parsed(self, change: DocumentChange) -> bytes:
+        assert change.content is not None
+        received_at = self.outbox.now()
+        fetched = None
+        if change.content.ref is not None:
+            reference = change.content.ref
+            fetched = await self.outbox.patience.hold(lambda: self.fetch(reference, self.max_document_bytes), "fetching content")
+        body = read_content(change.content, self.max_document_bytes, fetched)
+        document = await self.parse(
+            body, change.media_type, title=change.title, language=change.language, kind=change.kind, labels=change.labels
+        )
+        value = encode(to_wire(change, document, received_at))
+        if len(value) > MAX_PARSED_BYTES:
+            raise PoisonRecord(f"parsed document takes {len(value)} bytes, above {MAX_PARSED_BYTES}; split the page")
+        return value
+
+    async def _pass_on(self, key: bytes, value: bytes) -> None:
+        await self.outbox.publish(self.outbox.topics.parsed, key, value)
+
+    def _seen(self, key: bytes) -> Seen | None:
+        value = self.seen.get(key)
+        if value is None:
+            return None
+        try:
+            return Seen.from_bytes(value)
+        except ValueError as error:
+            raise InvariantBroken(
+                "table 'seen' holds an unreadable value; restore or rebuild the parser's state", key=key
+            ) from error
+
+
+def _about(change: DocumentChange) -> About:
+    return About(change.tenant_id, change.document_id, change.revision, change.event_id, change.title, change.occurred_at)

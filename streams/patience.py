@@ -1,0 +1,57 @@
+"""Patience: how an operation is tried again while somebody else is away. Backoff with full jitter, `retry_after` honoured."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from streams.errors import Stopping, Unavailable
+
+log = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Patience:
+    """Waits between tries. `stopping` ends every wait with `Stopping`, so that a worker in an outage still stops at once.
+
+    first and longest are in seconds. `dice` returns a number in [0, 1) and is passed in, so that tests repeat.
+    """
+
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    first: float = 0.1
+    longest: float = 30.0
+    dice: Callable[[], float] = random.random
+
+    async def hold(self, operation: Callable[[], Awaitable[Result]], what: str) -> Result:
+        """Return the operation's result, repeating it for as long as it raises Unavailable. Raises Stopping on shutdown."""
+        attempt = 0
+        while True:
+            if self.stopping.is_set():
+                raise Stopping("shutting down", what=what)
+            try:
+                return await operation()
+            except Unavailable as error:
+                attempt += 1
+                seconds = self.delay(attempt, error.retry_after)
+                log.warning("waiting", what=what, attempt=attempt, seconds=round(seconds, 2), reason=str(error))
+            await self.pause(seconds, what)
+
+    def delay(self, attempt: int, retry_after: float | None) -> float:
+        """Return seconds to wait after try `attempt` (from 1): never less than the other side asked for."""
+        ceiling = min(self.longest, self.first * 2.0 ** min(attempt - 1, 16))
+        jittered = ceiling * (0.5 + 0.5 * self.dice())
+        return jittered if retry_after is None else retry_after + min(jittered, 1.0)
+
+    async def pause(self, seconds: float, what: str) -> None:
+        """Wait, or raise Stopping as soon as the worker stops."""
+        try:
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Stopping("shutting down", what=what)

@@ -1,0 +1,155 @@
+"""A parsed document against its manifest gives the changes of one batch, cut into parts that fit a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chunking.chunk import Chunk
+from chunking.chunker import TooManyChunks, chunk
+from chunking.diff import Delta, Placed, diff
+from chunking.manifest import Manifest, ManifestEntry
+from chunking.policy import ChunkPolicy
+from chunking.tokens import TokenCounter
+from schemas.chunk_changes import ChunkChanges, ChunkRecord
+from schemas.parsed_document import ParsedDocument
+from streams.errors import PoisonRecord
+from streams.steps.wire_document import from_wire
+from streams.topics import MAX_PART_BYTES, MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Changes to publish, then the manifest to remember. No changes: the revision says nothing new to this batch."""
+
+    changes: tuple[ChunkChanges, ...]
+    manifest: Manifest
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing to publish and nothing to remember. `outcome` None: the same event again, its outcome is out."""
+
+    outcome: Literal["unchanged", "stale"] | None
+    reason: str
+
+
+def skip_reason(parsed: ParsedDocument, manifest: Manifest | None) -> Skipped | None:
+    """Return why a record needs no chunking at all, or None when it does."""
+    if manifest is None or parsed.reindex:
+        return None
+    if parsed.revision < manifest.revision:
+        return Skipped("stale", f"revision {manifest.revision} is already planned")
+    if parsed.revision > manifest.revision or manifest.suspect:
+        return None
+    if parsed.event_id == manifest.event_id:
+        return Skipped(None, "the same event again")
+    if parsed.op == "delete" and not manifest.deleted:
+        return None
+    if manifest.deleted and parsed.op == "upsert":
+        return Skipped("stale", "deleted at this revision")
+    return Skipped("unchanged", "same revision again")
+
+
+def plan_changes(
+    parsed: ParsedDocument,
+    before: Manifest | None,
+    batch: str,
+    policy: ChunkPolicy,
+    counter: TokenCounter,
+    complete: bool,
+) -> Planned:
+    """Return what a revision changes. `complete`: `before` was read from the index, so the indexer clears what nobody names.
+
+    Raises PoisonRecord: blocks that do not fit the text, more chunks than the policy allows, one chunk too large for a record.
+    """
+    deleted = parsed.op == "delete"
+    chunks: Sequence[Chunk] = ()
+    if not deleted:
+        try:
+            document, provenance = from_wire(parsed)
+            chunks = chunk(document, provenance, policy, counter)
+        except TooManyChunks as error:
+            raise PoisonRecord(str(error)) from error
+        except ValueError as error:
+            raise PoisonRecord(f"parsed blocks do not fit their text: {error}; parse the page again") from error
+    delta, after = diff(before, chunks, parsed.revision, deleted)
+    after = Manifest(after.revision, after.entries, deleted, parsed.event_id)
+    if delta.empty and not complete:
+        return Planned((), after, delta)
+    return Planned(tuple(_parts(parsed, delta, batch, complete)), after, delta)
+
+
+def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None:
+    """Return the manifest that an index's points of one document amount to (lost state), or None when it holds none."""
+    if not payloads:
+        return None
+    entries = sorted(
+        (ManifestEntry(str(p["chunk_id"]), str(p["payload_hash"]), int(p["order_key"])) for p in payloads),
+        key=lambda entry: (entry.order_key, entry.chunk_id),
+    )
+    return Manifest(max(int(payload["revision"]) for payload in payloads), tuple(entries))
+
+
+def _parts(parsed: ParsedDocument, delta: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:
+    """Give the delta in records of bounded size. The last one says what is removed and, in a complete delta, names every chunk
+    that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
+    pieces = list(_bounded(delta))
+    earlier = [record.chunk_id for piece in pieces[:-1] for records in piece for record in records]
+    kept = (*delta.kept, *earlier) if complete else delta.kept
+    for number, (added, updated) in enumerate(pieces, start=1):
+        last = number == len(pieces)
+        yield ChunkChanges(
+            tenant_id=parsed.tenant_id,
+            document_id=parsed.document_id,
+            batch=batch,
+            revision=parsed.revision,
+            part=number,
+            parts=len(pieces),
+            complete=complete,
+            deleted=parsed.op == "delete",
+            added=tuple(added),
+            updated=tuple(updated),
+            removed=delta.removed if last else (),
+            kept=kept if last else (),
+            chunks_added=len(delta.added),
+            chunks_updated=len(delta.updated),
+            chunks_kept=len(delta.kept),
+            title=parsed.title,
+            occurred_at=parsed.occurred_at,
+            received_at=parsed.received_at,
+            event_id=parsed.event_id,
+        )
+
+
+def _bounded(delta: Delta) -> Iterator[tuple[list[ChunkRecord], list[ChunkRecord]]]:
+    added: list[ChunkRecord] = []
+    updated: list[ChunkRecord] = []
+    size = 0
+    for target, placed in (*((added, p) for p in delta.added), *((updated, p) for p in delta.updated)):
+        record = _record(placed)
+        cost = len(record.model_dump_json().encode("utf-8"))
+        if cost > MAX_RECORD_BYTES - MAX_PART_BYTES:
+            raise PoisonRecord(f"one chunk takes {cost} bytes; lower the strategy's sizes", chunk_id=record.chunk_id)
+        if size and size + cost > MAX_PART_BYTES:
+            yield list(added), list(updated)
+            added.clear()
+            updated.clear()
+            size = 0
+        target.append(record)
+        size += cost
+    yield added, updated
+
+
+def _record(placed: Placed) -> ChunkRecord:
+    chunk = placed.chunk
+    return ChunkRecord(
+        chunk_id=chunk.chunk_id,
+        embed_hash=chunk.embed_hash,
+        payload_hash=chunk.payload_hash,
+        order_key=placed.order_key,
+        embed_text=chunk.embed_text,
+        payload=dict(chunk.payload),
+    )

@@ -1,0 +1,90 @@
+"""Changes of one revision, the points that are there and the new vectors give the plan for the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chunking.manifest import Manifest
+from schemas.chunk_changes import ChunkChanges, ChunkRecord
+from streams.ports import IndexPlan, NewPoint, StoredPoint, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of a delta still matters, given the newest manifest. A newer manifest has its own changes further on in the log:
+    what it does not hold need not be written, what it holds must not be deleted."""
+
+    write: tuple[ChunkRecord, ...]
+    remove: tuple[str, ...]
+    superseded: bool
+
+
+def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
+    """Return the part of a delta that is not overtaken by a newer revision."""
+    records = (*changes.added, *changes.updated)
+    if newest is None or newest.revision <= changes.revision:
+        return Wanted(records, changes.removed, superseded=False)
+    held = set(newest.chunk_ids)
+    return Wanted(
+        tuple(record for record in records if record.chunk_id in held),
+        tuple(chunk_id for chunk_id in changes.removed if chunk_id not in held),
+        superseded=True,
+    )
+
+
+def leftovers(changes: ChunkChanges, there: Mapping[str, StoredPoint], newest: Manifest | None) -> tuple[str, ...]:
+    """Return ids that the index holds of this document and the last part of a complete record does not name."""
+    keep = {record.chunk_id for record in (*changes.added, *changes.updated)} | set(changes.kept)
+    if newest is not None and newest.revision > changes.revision:
+        keep |= set(newest.chunk_ids)
+    return tuple(chunk_id for chunk_id in there if chunk_id not in keep)
+
+
+def needs_vector(record: ChunkRecord, there: Mapping[str, StoredPoint]) -> bool:
+    """Return whether a vector must be found: the chunk has an embed string, and no point with the same embed_hash is there."""
+    if not record.embed_text.strip():
+        return False
+    point = there.get(record.chunk_id)
+    return point is None or point.payload.get("embed_hash") != record.embed_hash
+
+
+def plan_index(
+    changes: ChunkChanges,
+    wanted: Wanted,
+    remove: tuple[str, ...],
+    there: Mapping[str, StoredPoint],
+    vectors: Mapping[str, Vector],
+) -> IndexPlan:
+    """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for.
+
+    A point that is there with the right vector gets a payload write at most; a point that is there and right gets nothing.
+    """
+    upserts, payloads, untouched = [], [], []
+    for record in wanted.write:
+        payload = {
+            **record.payload,
+            "revision": changes.revision,
+            "order_key": record.order_key,
+            "payload_hash": record.payload_hash,
+        }
+        point = there.get(record.chunk_id)
+        if needs_vector(record, there):
+            upserts.append(NewPoint(record.chunk_id, vectors[record.embed_hash], payload))
+        elif point is None:
+            upserts.append(NewPoint(record.chunk_id, None, payload))
+        elif (point.payload.get("payload_hash"), point.payload.get("order_key")) != (record.payload_hash, record.order_key):
+            payloads.append((record.chunk_id, payload))
+        else:
+            untouched.append(record.chunk_id)
+    written = bool(upserts or payloads or remove)
+    stamps = (*changes.kept, *untouched) if written and not wanted.superseded else ()
+    return IndexPlan(
+        changes.tenant_id,
+        changes.document_id,
+        changes.revision,
+        upserts=tuple(upserts),
+        payloads=tuple(payloads),
+        stamps=stamps,
+        deletes=remove,
+    )
