@@ -258,9 +258,7 @@ class _Child:
 class _Unpickler(pickle.Unpickler):
     """Knows the classes of a document and nothing else: what a parser process sends can't run code here."""
 
-    _KNOWN = frozenset(
-        {("chunking.document", name) for name in ("Document", "Block", "BlockKind", "Span")} | {("builtins", "frozenset")}
-    )
+    _DOCUMENT = frozenset({"Document", "Block", "BlockKind", "Span"})
 
     def find_class(self, module: str, name: str) -> Any:
         if not (module == "chunking.document" and name in self._DOCUMENT) and (module, name) != ("builtins", "frozenset"):

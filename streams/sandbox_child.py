@@ -46,7 +46,7 @@ def frame(value: Any) -> bytes:
 
 
 def main() -> None:
-    """Serve requests until end of input. Frames in: a setup, then (arguments, seconds, memory bytes) each. Frames out: a reply each."""
+    """Serve requests until end of input. Frames in: a setup, then (arguments, seconds, memory bytes). Out: a reply each."""
     requests, replies = _private_pipes()
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
