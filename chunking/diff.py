@@ -15,6 +15,8 @@ from chunking.manifest import Manifest, ManifestEntry
 
 SPACING = 1 << 20
 """Distance between fresh order keys: room for 20 insertions at one place before keys are spread anew."""
+WELL_APART = 1 << 12
+"""Distance that a neighbourhood gets at least when its keys are spread anew."""
 LIMIT = 1 << 53
 """Order keys stay below this (float64 is exact up to here)."""
 
@@ -96,21 +98,19 @@ def _fill(keys: list[int | None], start: int, end: int) -> int:
 
     Returns the position to go on from.
     """
-    grow = 1
+    grow, room = 1, 1
     while True:
         low = keys[start - 1] if start else 0
         high = keys[end] if end < len(keys) else None
         assert low is not None
         count = end - start
-        if high is None:
-            step = min(SPACING, (LIMIT - 1 - low) // (count + 1))
-        else:
-            step = (high - low) // (count + 1)
-        if step >= 1:
+        step = min(SPACING, (LIMIT - 1 - low) // (count + 1)) if high is None else (high - low) // (count + 1)
+        if step >= room:
             for offset in range(count):
                 keys[start + offset] = low + step * (offset + 1)
             return end
-        # No room: spread the neighbourhood anew, doubling it each time, so that the cost stays small on average.
+        # No room: spread a neighbourhood anew, doubled until its keys are well apart again, so that this stays rare.
+        room = WELL_APART
         start = max(0, start - grow)
         end = min(len(keys), end + grow)
         while end < len(keys) and keys[end] is None:

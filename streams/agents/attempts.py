@@ -24,7 +24,7 @@ async def attempt(operation: Callable[[], Awaitable[Result]], patience: Patience
             return await patience.hold(operation, what)
         except DocdeltaError:
             raise
-        except Exception as error:  # noqa: BLE001  (the point of this function: unknown errors become a family)
+        except Exception as error:  # the point of this function: unknown errors become a family
             log.exception("unexpected error", what=what, attempt=number)
             if number == times:
                 reason = f"unexpected {type(error).__name__} while {what}: {error}; please report it with this record"
