@@ -1,0 +1,53 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+# Needs: a Python >= 3.11 with venv, make. For the Apache Kafka tests: Java >= 17 and Maven (see deploy/kafka/README.md).
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for candidate in python3.12 python3.13 python3.11 python3; do \
+	if $$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
+	then command -v $$candidate; break; fi; done)
+
+.PHONY: help demo dev setup test test-fast lint types schemas bench clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv found. Install one, or name it: make PYTHON=/path/to/python3.12"; exit 2; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-tests: $(VENV)/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+setup: $(VENV)/installed  ## virtual environment with docdelta in it
+
+demo: $(VENV)/installed  ## set up, then watch a site's edits travel to the index
+	@$(BIN)/docdelta demo
+
+dev: $(VENV)/installed  ## embedded everything on DIR=folder
+	@$(BIN)/docdelta dev $(DIR)
+
+test: $(VENV)/installed-tests  ## set up, then lint, types and all tests but the slow suites
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m schemas.export --check
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-fast: $(VENV)/installed-tests  ## only what needs no broker
+	@$(BIN)/python -m pytest -m "not slow and not kafka" --ignore tests/stack --ignore tests/crash
+
+lint: $(VENV)/installed-tests  ## ruff
+	@$(BIN)/ruff check .
+
+types: $(VENV)/installed-tests  ## mypy, strict
+	@$(BIN)/mypy
+
+schemas: $(VENV)/installed-tests  ## write the JSON Schema of every record
+	@$(BIN)/python -m schemas.export
+
+clean:  ## remove what was set up and made
+	rm -rf $(VENV) .cache .docdelta .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
