@@ -24,7 +24,8 @@ class ManifestEntry:
 class Manifest:
     """The ordered chunks of the newest revision. `deleted` outlives the document and refuses late events.
 
-    Entries are in document order, so their order keys ascend. `event_id` is the event that made it: the same event delivered
+    Entries are in document order, so their order keys ascend. `changed` is the newest revision that changed anything (revisions
+    with nothing new raise `revision` alone). `event_id` is the event that made it: the same event delivered
     again is known by it. `suspect` says that the index may hold less than this (a delta was refused): the next event compares
     with the index itself.
     """
@@ -34,6 +35,7 @@ class Manifest:
     deleted: bool = False
     event_id: str = ""
     suspect: bool = False
+    changed: int = 0
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
@@ -52,6 +54,7 @@ class Manifest:
             "del": self.deleted,
             "sus": self.suspect,
             "ev": self.event_id,
+            "chg": self.changed,
             "e": base64.b64encode(packed).decode("ascii"),
         }
         return json.dumps(head, separators=(",", ":")).encode("ascii")
@@ -66,4 +69,4 @@ class Manifest:
         entries = tuple(
             ManifestEntry("chk_" + chunk.hex(), payload.hex(), order) for chunk, payload, order in _ENTRY.iter_unpack(packed)
         )
-        return cls(head["rev"], entries, head["del"], head["ev"], head["sus"])
+        return cls(head["rev"], entries, head["del"], head["ev"], head["sus"], head["chg"])

@@ -11,7 +11,7 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
@@ -89,7 +89,7 @@ class ChunkerAgent:
         found = manifest_of_points([point.payload for point in points])
         if known is None:
             return found
-        return Manifest(known.revision, found.entries if found else (), known.deleted, known.event_id)
+        return replace(known, entries=found.entries if found else (), suspect=False)
 
     async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
         def work() -> Planned:

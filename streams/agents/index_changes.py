@@ -197,7 +197,7 @@ class IndexerAgent:
             self._embedded[tally] = embedded
             return
         if item.wanted.superseded and item.newest is not None:
-            reason = f"overtaken by revision {item.newest.revision}"
+            reason = f"overtaken by revision {item.newest.changed}"
             await self.outbox.settle(self.outbox.receipt(about, "stale", reason).model_copy(update={"embedded": embedded}))
             return
         changed = changes.chunks_added or changes.chunks_updated or changes.removed

@@ -1,0 +1,1 @@
+"""Batches: all chunks of one policy version, and the life they lead."""

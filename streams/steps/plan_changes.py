@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from chunking.chunk import Chunk
@@ -76,9 +76,9 @@ def plan_changes(
         except ValueError as error:
             raise PoisonRecord(f"parsed blocks do not fit their text: {error}; parse the page again") from error
     delta, after = diff(before, chunks, parsed.revision, deleted)
-    after = Manifest(after.revision, after.entries, deleted, parsed.event_id)
-    if delta.empty and not complete:
-        return Planned((), after, delta)
+    after = replace(after, event_id=parsed.event_id, changed=parsed.revision)
+    if before is not None and delta.empty and not complete:
+        return Planned((), replace(after, changed=before.changed), delta)
     return Planned(tuple(_parts(parsed, delta, batch, complete)), after, delta)
 
 
@@ -90,7 +90,8 @@ def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None
         (ManifestEntry(str(p["chunk_id"]), str(p["payload_hash"]), int(p["order_key"])) for p in payloads),
         key=lambda entry: (entry.order_key, entry.chunk_id),
     )
-    return Manifest(max(int(payload["revision"]) for payload in payloads), tuple(entries))
+    revision = max(int(payload["revision"]) for payload in payloads)
+    return Manifest(revision, tuple(entries), changed=revision)
 
 
 def _parts(parsed: ParsedDocument, delta: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:

@@ -14,7 +14,9 @@ from chunking.manifest import Manifest, ManifestEntry
 
 def a_chunk(name: str, payload: int, ordinal: int = 0) -> Chunk:
     content = {"name": name, "payload": payload}
-    return Chunk("chk_" + digest(name), ordinal, name, name, digest(name), payload_hash(content), content, 1, Span(0, 1), "p", "s/1")
+    return Chunk(
+        "chk_" + digest(name), ordinal, name, name, digest(name), payload_hash(content), content, 1, Span(0, 1), "p", "s/1"
+    )
 
 
 documents = st.lists(st.tuples(st.sampled_from("abcdefghijklmnop"), st.integers(0, 2)), unique_by=lambda pair: pair[0]).map(
@@ -75,9 +77,11 @@ def test_inserting_at_one_place_for_ever_never_runs_out_of_keys_and_rewrites_few
     assert rewritten < 500 * 4
 
 
-@given(st.lists(st.tuples(st.text("0123456789abcdef", min_size=64, max_size=64), st.integers(1, LIMIT - 1)), max_size=20), st.text())
+@given(
+    st.lists(st.tuples(st.text("0123456789abcdef", min_size=64, max_size=64), st.integers(1, LIMIT - 1)), max_size=20), st.text()
+)
 def test_a_manifest_survives_its_bytes(entries: list[tuple[str, int]], event: str) -> None:
-    manifest = Manifest(7, tuple(ManifestEntry("chk_" + h, h[:32], k) for h, k in entries), True, event, True)
+    manifest = Manifest(7, tuple(ManifestEntry("chk_" + h, h[:32], k) for h, k in entries), True, event, True, 6)
     value = manifest.to_bytes()
     assert value
     assert Manifest.from_bytes(value) == manifest

@@ -1,0 +1,72 @@
+"""The app of one batch: [parsed] → chunker → [changes.<batch>] → indexer → the batch's collection. A consumer group of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from chunking.policy import ChunkPolicy
+from chunking.tokens import TokenCounter
+from schemas.batch import BatchRecord
+from streams.agents.chunk_document import ChunkerAgent
+from streams.agents.index_changes import IndexerAgent, Lender
+from streams.agents.manifests import Manifests
+from streams.agents.refusals import Clock, Outbox
+from streams.faustio.app import make_app, raw_table, raw_topic
+from streams.faustio.batch_runner import BatchRunner
+from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.keyed_runner import KeyedRunner
+from streams.faustio.log import FaustLog
+from streams.faustio.table import FaustTable
+from streams.patience import Patience
+from streams.ports import Embedder, VectorIndex
+from streams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchParts:
+    """What a batch app is made of beside Kafka."""
+
+    batch: BatchRecord
+    policy: ChunkPolicy
+    counter: TokenCounter
+    index: VectorIndex
+    embedder: Embedder
+    lender: Lender | None = None
+
+
+def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> Any:
+    """Return a Faust app, not yet started, with the chunker and the indexer of one batch."""
+    topics = settings.topics
+    batch = parts.batch.batch
+    app = make_app(topics.batch_group(batch), settings)
+    partitions = settings.kafka.partitions
+    parsed = raw_topic(app, topics.parsed, partitions)
+    changes = raw_topic(app, topics.changes(batch), partitions)
+    manifests = Manifests(FaustTable(raw_table(app, topics.manifests_table, partitions)))
+    log, patience = FaustLog(app), Patience(app.leaving)
+    chunker = ChunkerAgent(
+        outbox=Outbox(log, topics, patience, now, stage="chunker", batch=batch),
+        manifests=manifests,
+        index=parts.index,
+        collection=parts.batch.collection,
+        policy=parts.policy,
+        counter=parts.counter,
+        embedder=parts.embedder,
+        poison_attempts=settings.worker.poison_attempts,
+    )
+    indexer = IndexerAgent(
+        outbox=Outbox(log, topics, patience, now, stage="indexer", batch=batch),
+        manifests=manifests,
+        index=parts.index,
+        embedder=parts.embedder,
+        collection=parts.batch.collection,
+        lender=parts.lender,
+        poison_attempts=settings.worker.poison_attempts,
+    )
+    worker = settings.worker
+    KeyedRunner(app, "chunker", chunker.handle, worker.in_flight).attach(parsed)
+    BatchRunner(
+        app, "indexer", indexer.handle, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
+    ).attach(changes)
+    return app

@@ -1,0 +1,95 @@
+"""A policy becomes a BatchRecord: the one place that names a batch, its collection and its embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import unified_diff
+
+from chunking.policy import ChunkPolicy, load_policy
+from schemas.batch import BatchRecord, BatchState, EmbeddingRecord
+from streams.errors import InvariantBroken, NotPrepared
+from streams.ports import CollectionSpec
+
+
+def batch_record(
+    policy: ChunkPolicy, policy_yaml: str, state: BatchState, alias: str, now: datetime, note: str = ""
+) -> BatchRecord:
+    """Return the record of a batch of `policy`. The collection carries the batch's own name and is never reused."""
+    embedding = policy.embedding
+    return BatchRecord(
+        batch=policy.batch_id,
+        state=state,
+        policy_yaml=policy_yaml,
+        policy_fingerprint=policy.fingerprint,
+        collection=policy.batch_id,
+        embedding=EmbeddingRecord(
+            model=embedding.model,
+            dimensions=embedding.dimensions,
+            distance=embedding.distance,
+            document_prefix=embedding.document_prefix,
+            query_prefix=embedding.query_prefix,
+        ),
+        alias=alias,
+        created_at=now,
+        updated_at=now,
+        note=note,
+    )
+
+
+def policy_of(batch: BatchRecord) -> ChunkPolicy:
+    """Return the policy of a batch. InvariantBroken when this release reads another fingerprint from the same text."""
+    policy = load_policy(batch.policy_yaml, f"batch {batch.batch}")
+    if policy.fingerprint != batch.policy_fingerprint:
+        raise InvariantBroken(
+            "this release cuts documents otherwise than the batch was built (strategy or option defaults changed); "
+            "roll the policy out as a new version, or run the release that built it",
+            batch=batch.batch,
+            built=batch.policy_fingerprint[:8],
+            here=policy.fingerprint[:8],
+        )
+    return policy
+
+
+def collection_spec(batch: BatchRecord, policy: ChunkPolicy) -> CollectionSpec:
+    """Return what the batch's collection must say of itself."""
+    return CollectionSpec(
+        batch=batch.batch,
+        policy_fingerprint=batch.policy_fingerprint,
+        embedding_spec=policy.embedding.spec,
+        dimensions=policy.embedding.dimensions,
+        distance=policy.embedding.distance,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InitPlan:
+    """What `docdelta init` does: nothing (`record` None, with a reason) or write one record."""
+
+    record: BatchRecord | None
+    reason: str
+
+
+def plan_init(wanted: BatchRecord, existing: list[BatchRecord]) -> InitPlan:
+    """Return the plan of a first batch. NotPrepared when its name and version stand for other content, or another one is served."""
+    for batch in existing:
+        if batch.batch == wanted.batch and batch.state != "retired":
+            return InitPlan(None, f"batch {batch.batch} is already {batch.state}; nothing to do")
+    stem = wanted.batch.rsplit("-", 1)[0]
+    for batch in existing:
+        if batch.batch.rsplit("-", 1)[0] == stem:
+            lines = unified_diff(
+                batch.policy_yaml.splitlines(),
+                wanted.policy_yaml.splitlines(),
+                f"{batch.batch} (in use)",
+                "this file",
+                lineterm="",
+                n=1,
+            )
+            raise NotPrepared(
+                f"{stem} already stands for other content; raise the policy's version and roll it out\n" + "\n".join(lines)
+            )
+    served = [batch.batch for batch in existing if batch.state == "active"]
+    if served:
+        raise NotPrepared(f"batch {served[0]} is already served; a further policy is rolled out, not initialised")
+    return InitPlan(wanted, f"batch {wanted.batch} becomes the first one")

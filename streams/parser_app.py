@@ -1,0 +1,34 @@
+"""The parser app: [documents] to [parsed]. One consumer group for all batches; parsing is done once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streams.agents.parse_document import ParserAgent
+from streams.agents.refusals import Clock, Outbox
+from streams.content_refs import ContentRefs
+from streams.faustio.app import make_app, raw_table, raw_topic
+from streams.faustio.keyed_runner import KeyedRunner
+from streams.faustio.log import FaustLog
+from streams.faustio.table import FaustTable
+from streams.patience import Patience
+from streams.sandbox import ParsePool
+from streams.settings import Settings
+
+
+def build_parser_app(settings: Settings, pool: ParsePool, refs: ContentRefs, now: Clock) -> Any:
+    """Return a Faust app, not yet started, whose one agent parses documents."""
+    topics = settings.topics
+    app = make_app(topics.parser_group, settings)
+    documents = raw_topic(app, topics.documents, settings.kafka.partitions)
+    seen = raw_table(app, topics.seen_table, settings.kafka.partitions)
+    agent = ParserAgent(
+        outbox=Outbox(FaustLog(app), topics, Patience(app.leaving), now, stage="parser"),
+        seen=FaustTable(seen),
+        parse=pool.parse,
+        fetch=refs.fetch,
+        max_document_bytes=settings.parser.max_document_bytes,
+        poison_attempts=settings.worker.poison_attempts,
+    )
+    KeyedRunner(app, "parser", agent.handle, settings.worker.in_flight).attach(documents)
+    return app
