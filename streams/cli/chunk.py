@@ -1,0 +1,52 @@
+"""`docdelta chunk`: what a policy makes of a file. Offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streams.cli import options
+from streams.cli.output import note, print_json_line, stdout, table
+from streams.cli.policies import DEFAULT_POLICY, read_policy
+from streams.cli.preview import PREVIEW_TENANT, FileFacts, chunk_json, chunks_of, one_line, read_document
+
+
+def chunk(
+    file: Annotated[Path, typer.Argument(help="Markdown, HTML or plain text file.", show_default=False)],
+    policy: options.Policy = DEFAULT_POLICY,
+    tenant: options.PreviewTenant = PREVIEW_TENANT,
+    document_id: options.PreviewId = "",
+    media_type: options.MediaType = "",
+    title: options.Title = "",
+    language: options.Language = "",
+    kind: options.Kind = "",
+    label: options.Labels = None,
+    json: options.Json = False,
+) -> None:
+    """Show the chunks that a policy makes of a file. Needs no broker and no model.
+
+    With --json: one object a line, one line a chunk. Spans are characters of the normalised source.
+
+    Example:  docdelta chunk manual.md --policy default
+
+    Example:  docdelta chunk rules.md --policy my-policy.yaml --kind policy --json | jq .embed_text
+    """
+    chosen = read_policy(policy).policy
+    document = read_document(file, FileFacts(media_type, title, language, kind, tuple(label or ())))
+    chunks = chunks_of(document, file, chosen, tenant=tenant, document_id=document_id)
+    if json:
+        for each in chunks:
+            print_json_line(chunk_json(each))
+        return
+    lines = table("#", "chunk", "kind", "role", "tokens", "place", "text", numbers=("#", "tokens"), fold=("text", "place"))
+    for each in chunks:
+        place = each.clause or " > ".join(each.heading_path)
+        text = one_line(each.text, 90)
+        lines.add_row(str(each.ordinal), each.chunk_id[:12], str(each.kind), str(each.role), str(each.tokens), place, text)
+    stdout().print(lines)
+    picked = chosen.pick(document)
+    total = sum(each.tokens for each in chunks)
+    how = f"strategy {picked.strategy.versioned_name} by rule {picked.rule} of {chosen.batch_id}"
+    note(f"{len(chunks)} chunks, {total} tokens, {how}")

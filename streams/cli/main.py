@@ -1,0 +1,119 @@
+"""The `docdelta` command: puts the commands together, and turns expected errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streams.cli.exits import INTERRUPTED, OK, epilog, exit_code_of
+from streams.cli.options import Invocation
+from streams.cli.output import note
+
+HELP = """Keep a Qdrant index in step with changing documents: only the chunks that changed are embedded.
+
+Start here:  docdelta dev FOLDER  runs everything on this machine and keeps a folder in sync; then, in another terminal,
+docdelta search "your question" --tenant demo
+
+Policy authors:  docdelta parse, chunk, diff  work offline.  Operators:  topics, init, worker, status, why.
+
+Settings come from the environment (DOCDELTA_KAFKA__BOOTSTRAP_SERVERS, ...) over docdelta.toml over defaults."""
+
+COMMANDS: tuple[tuple[str, str, str], ...] = (
+    # (panel, command, module:function)
+    #    ("Try it", "dev", "dev:dev"),
+    #    ("Try it", "demo", "demo:demo"),
+    ("Documents", "put", "put:put"),
+    ("Documents", "delete", "delete:delete"),
+    ("Documents", "sync", "sync:sync"),
+    #    ("Search and state", "search", "search:search"),
+    #    ("Search and state", "status", "status:status"),
+    #    ("Search and state", "why", "why:why"),
+    ("Offline previews", "parse", "parse:parse"),
+    ("Offline previews", "chunk", "chunk:chunk"),
+    ("Offline previews", "diff", "diff:diff"),
+    #    ("Operation", "topics", "topics:app"),
+    #    ("Operation", "init", "init:init"),
+    #    ("Operation", "worker", "worker:worker"),
+)
+"""Every command: where it stands in the help, its name, and the file of this folder that holds it."""
+
+
+def _everywhere(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file instead of docdelta.toml.", show_default=False)
+    ] = None,
+) -> None:
+    context.obj = Invocation(config)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+
+
+def build() -> typer.Typer:
+    """Return the application with every command of `COMMANDS`."""
+    app = typer.Typer(
+        name="docdelta",
+        help=HELP,
+        epilog=epilog(),
+        invoke_without_command=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_everywhere)
+    for panel, name, place in COMMANDS:
+        module, _, attribute = place.partition(":")
+        command: Any = getattr(import_module(f"streams.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Only what is not expected leaves with a traceback."""
+    command = typer.main.get_command(build())
+    try:
+        result = command.main(args=list(arguments) if arguments is not None else None, prog_name="docdelta", standalone_mode=False)
+    except typer.TyperException as error:
+        note(f"docdelta: {error.format_message()} (see docdelta {_asked_command(error)}--help)")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        note("stopped")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our pipe has seen enough. Python would complain once more at exit, unless stdout leads nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        note(f"docdelta: {error}")
+        return code
+    return result if isinstance(result, int) else OK
+
+
+def _asked_command(error: typer.TyperException) -> str:
+    """Return the name of the command that a wrong use was meant for, with a blank after it, or nothing."""
+    path: str = getattr(getattr(error, "ctx", None), "command_path", "")
+    name = path.partition(" ")[2]
+    return f"{name} " if name else ""
+
+
+def run() -> None:
+    """Entry point of the `docdelta` script."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            # Documents hold every script there is; the terminal's own encoding must not stop a line.
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(main())
