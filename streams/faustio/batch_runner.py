@@ -1,0 +1,93 @@
+"""BatchRunner: a handler call a group of records, one group at a time: Faust's own `take` loses records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.runner import Runner, record_of
+from streams.ports import InRecord
+
+GroupHandler = Callable[[Sequence[InRecord]], Awaitable[None]]
+
+
+class BatchRunner(Runner):
+    """Gathers up to `size` records, or what comes within `seconds` after the first, and runs `handle(records)`: in order
+    of arrival, which is offset order per partition and so the order per key. While a group is in work the next one gathers.
+
+    What `handle` may do is as for KeyedRunner, for the group as a whole: all are acknowledged or none.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        name: str,
+        handle: GroupHandler,
+        size: int = 32,
+        seconds: float = 0.05,
+        continuity: OffsetContinuity | None = None,
+    ) -> None:
+        super().__init__(app, name, continuity)
+        self._handle = handle
+        self._size = size
+        self._seconds = seconds
+        self._waiting: deque[tuple[Any, Any]] = deque()
+        self._changed = asyncio.Event()
+
+    async def run(self, stream: Any) -> None:
+        """Take the records of a stream until it ends (then finish what is waiting) or this task is cancelled."""
+        groups = asyncio.get_running_loop().create_task(self._run_groups())
+        try:
+            await super().run(stream)
+            while self._waiting or self._tasks:
+                await self._next_change()
+        finally:
+            groups.cancel()
+            with suppress(asyncio.CancelledError):
+                await groups
+
+    async def _admit(self, stream: Any, event: Any) -> None:
+        while len(self._waiting) >= self._size:
+            await self._next_change()
+        if await self._enter(event):
+            self._waiting.append((stream, event))
+            self._changed.set()
+
+    async def _next_change(self) -> None:
+        # Several may wait here: whoever is woken looks again, nobody relies on being the only one.
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def _run_groups(self) -> None:
+        while True:
+            group = await self._gather()
+            if not group:
+                continue
+            slots = [self._place(stream, event) for stream, event in group]
+            records = tuple(record_of(slot.event) for slot in slots)
+            task = self._spawn(self._work(slots, partial(self._handle, records)))
+            await asyncio.wait([task])
+            self._changed.set()
+
+    async def _gather(self) -> list[tuple[Any, Any]]:
+        """Return the next group; empty when a rebalance took it away."""
+        while not self._waiting:
+            await self._next_change()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._seconds
+        while len(self._waiting) < self._size and (left := until - loop.time()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._next_change(), left)
+        await self._open.wait()
+        group = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
+        self._changed.set()
+        return [(stream, event) for stream, event in group if self._is_current(event)]
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._changed.set()

@@ -1,0 +1,31 @@
+"""Tripwire: on a topic that is neither compacted nor aged out, no offset is ever skipped."""
+
+from __future__ import annotations
+
+from streams.errors import InvariantBroken
+
+
+class OffsetContinuity:
+    """Watches the offsets that reach one agent. Faust has skipped records after a rebalance (faust-streaming issue 596);
+    the overrides of recovery.py mend that, and this says so if they ever don't."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def check(self, topic: str, partition: int, generation: int, offset: int, committed: int | None) -> None:
+        """Take the next offset of a partition. `generation` and `committed` (None: nothing yet) are the group's.
+
+        Within a generation every offset is its predecessor plus one; the first one is the committed offset, or 0.
+        """
+        last = self._last.get((topic, partition))
+        expected = last[1] + 1 if last is not None and last[0] == generation else committed or 0
+        if offset != expected:
+            raise InvariantBroken(
+                "offsets were skipped or came twice: the records between them are not handled; restart the worker, and report this",
+                topic=topic,
+                partition=partition,
+                expected=expected,
+                came=offset,
+                generation=generation,
+            )
+        self._last[topic, partition] = (generation, offset)

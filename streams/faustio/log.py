@@ -1,0 +1,25 @@
+"""FaustLog: streams.ports.Log over an app's own producer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streams.faustio.delivery import deliver
+from streams.topics import MAX_RECORD_BYTES
+
+
+class FaustLog:
+    """Publishes with murmur2 partitioning by key, as Java clients do; confluent producers match with `partitioner=murmur2_random`.
+
+    `topic.send()` of Faust ends before delivery, and delivery failures are only logged: here both are awaited.
+    """
+
+    def __init__(self, app: Any, limits: Mapping[str, int] | None = None) -> None:
+        """`limits`: size limit in bytes of topics whose limit is not MAX_RECORD_BYTES."""
+        self._app = app
+        self._limits = dict(limits or {})
+
+    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+        """Append a record; ends when the broker has it. Errors as in `deliver`."""
+        await deliver(self._app, topic, key, value, limit=self._limits.get(topic, MAX_RECORD_BYTES))

@@ -1,0 +1,183 @@
+"""What both runners share: handlers in flight, acknowledgement in offset order, draining, and what a failure does.
+
+A record is acknowledged when its handler has returned and every earlier record of its partition is acknowledged. Faust's own rules
+would commit past a record that failed or is still in work, so nothing is left to them: `enable_acks` is off, and no
+exception leaves the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.errors import Stopping
+from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.scope import handling
+from streams.ports import InRecord
+
+log = logging.getLogger(__name__)
+
+COMMIT_BEFORE_CRASH_SECONDS = 2.0
+CANCEL_SECONDS = 2.0
+"""How long a cancelled handler may take to end. One that shields itself is left behind; its record is not acknowledged."""
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A record in its place of the queue of its partition."""
+
+    event: Any
+    stream: Any
+    done: bool = False
+
+
+def record_of(event: Any) -> InRecord:
+    """Return the record of a Faust event."""
+    message = event.message
+    return InRecord(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        key=message.key,
+        value=message.value,
+        headers=dict(message.headers or ()),
+        timestamp=message.timestamp or 0.0,
+    )
+
+
+class Runner(ABC):
+    """One agent's records. Made once per agent and app, tied to its topic with `attach`."""
+
+    def __init__(self, app: Any, name: str, continuity: OffsetContinuity | None = None) -> None:
+        """`name` names the agent. `continuity`: give one for topics that are neither compacted nor aged out."""
+        self.name = name
+        self._app = app
+        self._continuity = continuity
+        self._queues: dict[Any, deque[Slot]] = defaultdict(deque)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self._failed = False
+
+    @property
+    def in_flight(self) -> int:
+        """Number of handler calls under way or waiting for their turn."""
+        return len(self._tasks)
+
+    def attach(self, topic: Any) -> None:
+        """Make this runner the agent of a raw topic. Before the app starts."""
+
+        async def agent(stream: Any) -> None:
+            await self.run(stream)
+
+        self._app.agent(topic, name=self.name)(agent)
+        self._app.runners.append(self)
+
+    async def run(self, stream: Any) -> None:
+        """Take the records of a stream until it ends or this task is cancelled. Raises nothing else."""
+        stream.enable_acks = False
+        try:
+            async for event in stream.events():
+                await self._admit(stream, event)
+        except Exception as error:  # noqa: BLE001 - leaving an agent would acknowledge the record
+            await self._fail(error)
+            await asyncio.Event().wait()  # hold the record, unacknowledged, until the app is taken down
+
+    @abstractmethod
+    async def _admit(self, stream: Any, event: Any) -> None:
+        """Take one record, waiting for room."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Drop what was admitted and not begun. Called when a generation ends."""
+
+    async def _enter(self, event: Any) -> bool:
+        """Wait until records are let in. True when the event is of the present generation and may be worked on."""
+        await self._open.wait()
+        if self._failed or not self._is_current(event):
+            return False  # comes again to whoever owns the partition now
+        if self._continuity is not None:
+            message = event.message
+            committed = self._app.consumer._committed_offset.get(message.tp)
+            self._continuity.check(message.topic, message.partition, message.generation_id, message.offset, committed)
+        return True
+
+    def _is_current(self, event: Any) -> bool:
+        return bool(event.message.generation_id == self._app.consumer_generation_id)
+
+    def _place(self, stream: Any, event: Any) -> Slot:
+        slot = Slot(event, stream)
+        self._queues[event.message.tp].append(slot)
+        return slot
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _work(self, slots: Sequence[Slot], call: Callable[[], Awaitable[None]]) -> None:
+        """Await a handler call and acknowledge its records. Ends silently when cancelled or stopping: they come again."""
+        try:
+            with handling([slot.event for slot in slots]):
+                await call()
+        except Stopping as stopping:
+            if not self._app.leaving.is_set():
+                log.warning("%s: a handler stops while the app does not; its partition waits: %s", self.name, stopping)
+            return
+        except Exception as error:  # noqa: BLE001 - any exception of a handler is a broken invariant
+            await self._fail(error)
+            return
+        for slot in slots:
+            slot.done = True
+        try:
+            for partition in {slot.event.message.tp: None for slot in slots}:
+                await self._acknowledge(partition)
+        except Exception as error:  # noqa: BLE001 - an offset that can't be counted must not be passed
+            await self._fail(error)
+
+    async def _acknowledge(self, partition: Any) -> None:
+        queue = self._queues[partition]
+        while queue and queue[0].done:
+            slot = queue.popleft()
+            if self._is_current(slot.event):
+                await slot.stream.ack(slot.event)
+
+    async def _fail(self, error: Exception) -> None:
+        """Take the app down: begin nothing more, commit what is acknowledged, crash. Only the first failure counts."""
+        if self._failed:
+            return
+        self._failed = True
+        self._open.clear()
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        try:
+            await asyncio.wait_for(self._app.consumer.commit(), COMMIT_BEFORE_CRASH_SECONDS)
+        except Exception as late:  # noqa: BLE001 - duplicates only
+            log.info("%s: no commit before the crash: %r", self.name, late)
+        await self._app.crash(error)
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Begin nothing more; wait for handlers, then cancel them. Ends within grace + CANCEL_SECONDS."""
+        self._open.clear()
+        self._forget()
+        own = self._tasks - {asyncio.current_task()}
+        if own and not self._failed:
+            await asyncio.wait(own, timeout=grace_seconds)
+        for task in own:
+            task.cancel()
+        if own:
+            _, stuck = await asyncio.wait(own, timeout=CANCEL_SECONDS)
+            if stuck:
+                log.warning("%s: %d handlers don't end when cancelled; left behind", self.name, len(stuck))
+        self._queues.clear()
+
+    def reopen(self) -> None:
+        """Let records in again, those of the generation that begins."""
+        if not self._failed:
+            self._open.set()

@@ -1,0 +1,52 @@
+"""Which Faust events the running handler works for. Tables need it: a table key lives in the partition of its record."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from faust.streams import _current_event
+
+from streams.errors import InvariantBroken
+
+_events: ContextVar[tuple[Any, ...]] = ContextVar("docdelta_events", default=())
+
+
+@contextmanager
+def handling(events: Sequence[Any]) -> Iterator[None]:
+    """Mark `events` as the ones in hand, for this task and all it starts."""
+    token = _events.set(tuple(events))
+    try:
+        yield
+    finally:
+        _events.reset(token)
+
+
+def event_for(key: bytes) -> Any:
+    """Return the event whose partition holds the table key `key`.
+
+    With one record in hand it is that record's; with several, the newest one of the same key. InvariantBroken outside of a handler
+    and for a key of no record in hand: its partition may belong to another worker.
+    """
+    events = _events.get()
+    if not events:
+        raise InvariantBroken("table used outside of a handler: only records in hand say which partition a key lives in")
+    if len(events) == 1:
+        return events[0]
+    for event in reversed(events):
+        if event.message.key == key:
+            return event
+    raise InvariantBroken("table key belongs to no record of this group", key=key)
+
+
+@contextmanager
+def acting_for(event: Any) -> Iterator[None]:
+    """Make `event` Faust's current one. Faust sets it in the agent's own task only, and RocksDB picks the partition by it."""
+    token = _current_event.set(weakref.ref(event))
+    try:
+        yield
+    finally:
+        _current_event.reset(token)
