@@ -6,7 +6,7 @@ whether done: it may be repeated) or `InvariantBroken`. Repeating any of them wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -165,6 +165,14 @@ class VectorIndex(Protocol):
         """Return the collection behind an alias, or None."""
         ...
 
+    async def collections(self) -> list[str]:
+        """Return the names of all collections, sorted; other applications' included."""
+        ...
+
+    async def drop_collection(self, name: str) -> None:
+        """Remove a collection; nothing happens where there is none. NotPrepared while an alias points at it."""
+        ...
+
     async def collection_spec(self, name: str) -> CollectionSpec | None:
         """Return what a collection (or the one behind an alias) says it is for, or None where there is none."""
         ...
@@ -175,6 +183,10 @@ class VectorIndex(Protocol):
 
     async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
         """Return all points of a document, by ascending order_key, without vectors."""
+        ...
+
+    def scan(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
+        """Yield all points in pages, without vectors, in no order that means anything: for audits and gates."""
         ...
 
     async def apply(self, collection: str, plan: IndexPlan) -> None:

@@ -1,0 +1,222 @@
+"""What a chunk looks like as a point: its id, its payload, its vector checks, and how a plan is cut into requests.
+
+Pure: nothing here talks to an index. `checked` is the gate that every plan passes before anything is sent; `requests_of` cuts what
+passed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+from qdrant_client import models
+
+from chunking.identity import point_id
+from schemas.record import REVISION_LIMIT
+from streams.errors import InvariantBroken, PoisonRecord
+from streams.ports import CollectionSpec, IndexPlan, NewPoint, Vector
+
+DENSE = "dense"
+"""Name of the dense vector. Vectors are named so that a point may have none (PARENT chunks) or, later, a sparse one beside it."""
+REQUEST_BYTES = 8 << 20
+"""Requests stay below this estimate. The server refuses 32 MiB."""
+REQUEST_POINTS = 256
+POINT_BYTES = 30 << 20
+"""A point above this fits into no request."""
+_FLOAT_BYTES = 21
+"""A float32 written as the shortest float64 text, with its comma: at most this long for components within [-1, 1]."""
+_POINT_FRAME_BYTES = 160
+_SHORTEST_NORM_SQUARED = float(np.finfo(np.float32).eps)
+"""Below this Qdrant's cosine does not normalise: the point would score as if it had no direction."""
+
+
+def checked(plan: IndexPlan, spec: CollectionSpec) -> IndexPlan:
+    """Return the plan with equal ids made one (the last wins), ready to be sent to a collection of this spec.
+
+    Raises InvariantBroken where we made the mistake: another tenant's or document's payload, a payload without the fields that
+    fences and readers need, an id both written and deleted, a vector of the wrong length (the model is not the collection's:
+    every document would fail, so the worker must stop). Raises PoisonRecord where this one text is at fault: a vector that is
+    not finite or has no direction (the same text gives the same vector again, so waiting would not help), a payload that is no
+    JSON, a point too large. Nothing of the plan may have been sent before.
+    """
+    if not 0 <= plan.revision < REVISION_LIMIT:
+        raise InvariantBroken("revision is outside 0..2^53", document_id=plan.document_id, revision=plan.revision)
+    upserts = {point.chunk_id: point for point in plan.upserts}
+    payloads = dict(plan.payloads)
+    deletes = tuple(dict.fromkeys(plan.deletes))
+    clash = next((chunk_id for chunk_id in deletes if chunk_id in upserts or chunk_id in payloads), None)
+    if clash is not None:
+        raise InvariantBroken("plan writes and deletes one chunk", document_id=plan.document_id, chunk_id=clash)
+    for chunk_id, payload in [*((point.chunk_id, point.payload) for point in upserts.values()), *payloads.items()]:
+        _check_payload(plan, chunk_id, payload)
+    _check_vectors(tuple(upserts.values()), plan, spec)
+    return replace(
+        plan,
+        upserts=tuple(upserts.values()),
+        payloads=tuple(payloads.items()),
+        stamps=tuple(dict.fromkeys(plan.stamps)),
+        deletes=deletes,
+    )
+
+
+def _check_payload(plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any]) -> None:
+    expected = {"tenant_id": plan.tenant_id, "document_id": plan.document_id, "revision": plan.revision}
+    for name, value in expected.items():
+        if payload.get(name) != value:
+            raise InvariantBroken(
+                f"payload field {name} is {payload.get(name)!r}, the plan says {value!r}",
+                document_id=plan.document_id,
+                chunk_id=chunk_id,
+            )
+    order_key = payload.get("order_key")
+    if type(order_key) is not int or not 0 <= order_key < REVISION_LIMIT:
+        raise InvariantBroken(f"payload field order_key is {order_key!r}", document_id=plan.document_id, chunk_id=chunk_id)
+
+
+def _check_vectors(points: Sequence[NewPoint], plan: IndexPlan, spec: CollectionSpec) -> None:
+    """Check length, finiteness and direction of all vectors in one pass over one matrix."""
+    given = [(point.chunk_id, point.vector) for point in points if point.vector is not None]
+    for chunk_id, vector in given:
+        if vector.shape != (spec.dimensions,):
+            raise InvariantBroken(
+                f"vector has shape {vector.shape}, collection of batch {spec.batch} takes {spec.dimensions} dimensions: "
+                "the running model is not the one the batch was made for",
+                document_id=plan.document_id,
+                chunk_id=chunk_id,
+            )
+    if not given:
+        return
+    unusable = np.flatnonzero(~has_direction(np.stack([vector for _, vector in given])))
+    if unusable.size:
+        raise PoisonRecord(
+            "embedding is not finite or has no direction: the model can't embed this text; change the passage or the model",
+            document_id=plan.document_id,
+            chunk_id=given[int(unusable[0])][0],
+            unusable=int(unusable.size),
+        )
+
+
+def has_direction(vectors: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return, for each row of a (n, dimensions) matrix, whether it is finite as float32, as is its squared length, and not ~0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = vectors.astype(np.float32, copy=False)
+        squared = np.einsum("ij,ij->i", rows, rows, dtype=np.float32)
+    fit: np.ndarray[Any, np.dtype[np.bool_]] = np.isfinite(squared) & (squared >= _SHORTEST_NORM_SQUARED)
+    fit &= np.isfinite(rows).all(axis=1)
+    return fit
+
+
+def stored_payload(chunk_id: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload as it is stored: with the whole chunk id, since the point id holds only half of its digest."""
+    return {**payload, "chunk_id": chunk_id}
+
+
+def payload_bytes(payload: Mapping[str, Any], document_id: str, chunk_id: str) -> int:
+    """Return the length of a payload as UTF-8 JSON. Raises PoisonRecord when it is none (NaN, half a surrogate pair)."""
+    try:
+        return len(json.dumps(payload, ensure_ascii=False, allow_nan=False).encode("utf-8"))
+    except (ValueError, TypeError) as error:
+        raise PoisonRecord(f"payload is not JSON: {error}", document_id=document_id, chunk_id=chunk_id) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One point's share of a request."""
+
+    kind: Literal["upsert", "payload", "stamp", "delete"]
+    chunk_id: str
+    size: int
+    payload: dict[str, Any] | None = None
+    vector: Vector | None = None
+
+
+def requests_of(
+    plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int = REQUEST_POINTS
+) -> list[list[models.UpdateOperation]]:
+    """Return the batch requests of a checked plan, to be sent one after the other, each confirmed before the next.
+
+    Operations stand in the plan's order, so deletes come last. Each request holds at most `max_points` points and, unless one
+    point alone is larger, at most `max_bytes` (estimate of its JSON). Raises PoisonRecord for a point above POINT_BYTES.
+    """
+    requests: list[list[_Item]] = []
+    size = max_bytes
+    for item in _items(plan):
+        if size + item.size > max_bytes or len(requests[-1]) >= max_points:
+            requests.append([])
+            size = 0
+        requests[-1].append(item)
+        size += item.size
+    return [_operations(items, plan.revision) for items in requests]
+
+
+def _items(plan: IndexPlan) -> Iterator[_Item]:
+    for point in plan.upserts:
+        payload = stored_payload(point.chunk_id, point.payload)
+        size = _size(payload, point.vector, plan, point.chunk_id)
+        yield _Item("upsert", point.chunk_id, size, payload, point.vector)
+    for chunk_id, fields in plan.payloads:
+        payload = stored_payload(chunk_id, fields)
+        yield _Item("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
+    for chunk_id in plan.stamps:
+        yield _Item("stamp", chunk_id, _POINT_FRAME_BYTES)
+    for chunk_id in plan.deletes:
+        yield _Item("delete", chunk_id, _POINT_FRAME_BYTES)
+
+
+def _size(payload: dict[str, Any], vector: Vector | None, plan: IndexPlan, chunk_id: str) -> int:
+    size = payload_bytes(payload, plan.document_id, chunk_id) + _POINT_FRAME_BYTES
+    size += 0 if vector is None else vector.size * _FLOAT_BYTES
+    if size > POINT_BYTES:
+        raise PoisonRecord(
+            f"chunk needs {size} bytes as a point, above the index's limit of {POINT_BYTES}: cut it smaller",
+            document_id=plan.document_id,
+            chunk_id=chunk_id,
+            bytes=size,
+        )
+    return size
+
+
+def _operations(items: Sequence[_Item], revision: int) -> list[models.UpdateOperation]:
+    """Return the operations of one request: neighbours of one kind become one operation where the API allows it."""
+    operations: list[models.UpdateOperation] = []
+    for kind, group in groupby(items, key=lambda item: item.kind):
+        members = list(group)
+        ids = [point_id(item.chunk_id) for item in members]
+        if kind == "upsert":
+            points = [_point(identity, item) for identity, item in zip(ids, members, strict=True)]
+            fence = models.Filter(must=[_not_newer(revision)])
+            operations.append(models.UpsertOperation(upsert=models.PointsList(points=points, update_filter=fence)))
+        elif kind == "payload":
+            operations += [
+                models.OverwritePayloadOperation(
+                    overwrite_payload=models.SetPayload(payload=item.payload or {}, filter=among([identity], _not_newer(revision)))
+                )
+                for identity, item in zip(ids, members, strict=True)
+            ]
+        elif kind == "stamp":
+            older = models.FieldCondition(key="revision", range=models.Range(lt=revision))
+            stamp = models.SetPayload(payload={"revision": revision}, filter=among(ids, older))
+            operations.append(models.SetPayloadOperation(set_payload=stamp))
+        else:
+            operations.append(models.DeleteOperation(delete=models.PointIdsList(points=list(ids))))
+    return operations
+
+
+def _point(identity: str, item: _Item) -> models.PointStruct:
+    """Return a point without the client's own validation: it would walk every float once more."""
+    vector = {} if item.vector is None else {DENSE: item.vector.astype(np.float32, copy=False).tolist()}
+    return models.PointStruct.model_construct(id=identity, vector=vector, payload=item.payload)
+
+
+def _not_newer(revision: int) -> models.FieldCondition:
+    """Return the fence: an equal revision may be written again (repair), a newer one is never touched."""
+    return models.FieldCondition(key="revision", range=models.Range(lte=revision))
+
+
+def among(ids: Sequence[str], *conditions: models.FieldCondition) -> models.Filter:
+    """Return a filter over point ids. A filter skips ids that are not there; a call by ids would fail with 404 half done."""
+    return models.Filter(must=[models.HasIdCondition(has_id=list(ids)), *conditions])

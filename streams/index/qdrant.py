@@ -1,0 +1,313 @@
+"""QdrantIndex: the vector index on Qdrant, in all three modes: a server, a folder, memory. `open_index` chooses by the settings.
+
+Order of effects of `apply` (DESIGN §4): ① upserts ② payloads ③ stamps ④ deletes, cut into requests that are each confirmed
+`completed` before the next is sent. A batch is no transaction: a crash or an error leaves a prefix of this order. Sending the plan
+again completes it, since every write is the same when repeated and deletes stand last. Fences: upserts, payloads and stamps leave a
+stored point of a newer revision alone; ids to be deleted are read just before and dropped from the plan where they are newer.
+What no fence stops is a late upsert of a point that is already gone: the caller's manifest refuses that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from qdrant_client import models
+
+from chunking.identity import point_id
+from streams.errors import InvariantBroken, NotPrepared, Unavailable
+from streams.index.points import DENSE, checked, requests_of
+from streams.index.qdrant_errors import KNOWN, status_of, translated
+from streams.index.qdrant_local import LocalStore
+from streams.index.qdrant_remote import RemoteStore
+from streams.index.ranking import query_filter, ranked
+from streams.index.store import Described, Store
+from streams.ports import CollectionSpec, Hit, IndexPlan, Query, StoredPoint, VectorIndex
+from streams.settings import QdrantSettings
+
+SCHEMA_NUMBER = 1
+"""Layout of points and metadata. A collection of another number is refused."""
+PAYLOAD_INDEXES = {
+    "tenant_id": models.PayloadSchemaType.KEYWORD,
+    "document_id": models.PayloadSchemaType.KEYWORD,
+    "revision": models.PayloadSchemaType.INTEGER,
+    "order_key": models.PayloadSchemaType.INTEGER,
+    "role": models.PayloadSchemaType.KEYWORD,
+    "language": models.PayloadSchemaType.KEYWORD,
+    "acl": models.PayloadSchemaType.KEYWORD,
+}
+"""Every field a filter names: a server in strict mode refuses filters over others."""
+PAGE = 256
+"""Points a page: decoding a page runs on the event loop."""
+_VECTOR_PAGE = 64
+_OVERFETCH = 4
+_LARGEST_FETCH = 4096
+_READ_ATTEMPTS = 3
+_READ_PAUSE_SECONDS = 0.1
+
+Value = TypeVar("Value")
+
+
+def open_index(settings: QdrantSettings) -> QdrantIndex:
+    """Return the index the settings name. A folder is loaded before this returns; NotPrepared when another process holds it."""
+    return QdrantIndex(RemoteStore(settings) if settings.url else LocalStore(settings.path))
+
+
+class QdrantIndex(VectorIndex):
+    """`VectorIndex` on a Store. One of one event loop; a local one may be shared with `streams.embedded.index_server`."""
+
+    def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self.store = store
+        self._pause = pause
+        self._specs: dict[str, CollectionSpec] = {}
+
+    async def ensure_collection(self, name: str, spec: CollectionSpec) -> None:
+        """Create the collection and its payload indexes, or check the one that exists and complete its indexes.
+
+        Indexes come before any point: the graph's filter links are built only for indexes that exist then. A crash between
+        creation and indexes is mended by the next call. InvariantBroken names both sides where they differ.
+        """
+        with translated("ensure collection", name, writing=True):
+            found = await self.store.describe(name)
+            if found is None:
+                found = await self._create(name, spec)
+            elif name in await self.store.aliases():
+                raise InvariantBroken("name of a collection is taken by an alias", collection=name)
+            _refuse_difference(name, found, spec)
+            for field_name, schema in PAYLOAD_INDEXES.items():
+                if found.indexes is not None and found.indexes.get(field_name) != schema.value:
+                    await self.store.index_field(name, field_name, _index(field_name, schema))
+        self._specs[name] = spec
+
+    async def _create(self, name: str, spec: CollectionSpec) -> Described:
+        metadata = {**asdict(spec), "docdelta_schema": SCHEMA_NUMBER}
+        try:
+            await self.store.create(name, spec.dimensions, _distance(spec.distance), metadata)
+        except KNOWN as error:
+            if status_of(error) != 409:  # another worker was first: what it made is checked like any other
+                raise
+        found = await self.store.describe(name)
+        if found is None:
+            raise Unavailable("collection is not to be seen after its creation", collection=name)
+        return found
+
+    async def set_alias(self, alias: str, collection: str) -> None:
+        """Point an alias at a collection in one step, and read it back. NotPrepared: no such collection, or the name is taken."""
+        with translated("set alias", collection, alias=alias):
+            if alias in await self.store.collections():
+                raise NotPrepared(f"{alias} is the name of a collection: set another DOCDELTA_QDRANT__ALIAS", alias=alias)
+            await self.store.point_alias(alias, collection)
+            for attempt in range(_READ_ATTEMPTS):
+                if (await self.store.aliases()).get(alias) == collection:
+                    return
+                await self._pause(_READ_PAUSE_SECONDS * 2**attempt)
+        raise Unavailable("alias does not point where it was set", alias=alias, collection=collection)
+
+    async def alias_target(self, alias: str) -> str | None:
+        """Return the collection behind an alias, or None."""
+        return (await self._read("read aliases", alias, self.store.aliases)).get(alias)
+
+    async def collections(self) -> list[str]:
+        """Return the names of all collections, sorted; other applications' included."""
+        return sorted(await self._read("list collections", "-", self.store.collections))
+
+    async def drop_collection(self, name: str) -> None:
+        """Remove a collection. NotPrepared while an alias points at it: the server would remove the alias silently with it."""
+        with translated("drop collection", name):
+            aliases = await self.store.aliases()
+            holding = sorted(alias for alias, target in aliases.items() if target == name)
+            if holding or name in aliases:
+                raise NotPrepared(
+                    f"collection {aliases.get(name, name)} is served as {', '.join(holding) or name}: switch the alias first",
+                    collection=name,
+                )
+            await self.store.drop(name)
+        self._specs.pop(name, None)
+
+    async def collection_spec(self, name: str) -> CollectionSpec | None:
+        """Return what a collection (or the one behind an alias) says it is for; None where there is none.
+
+        InvariantBroken for a collection that docdelta did not make, or of another layout.
+        """
+        found = await self._read("describe collection", name, lambda: self.store.describe(name))
+        return None if found is None else _spec_of(name, found)
+
+    async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
+        """Return the points that exist among `chunk_ids`. Vectors come as stored: of length 1 under cosine."""
+        wanted = dict.fromkeys(chunk_ids)
+        found: dict[str, StoredPoint] = {}
+        for ids in _pages(list(wanted), _VECTOR_PAGE if with_vectors else PAGE):
+            identities = [point_id(chunk_id) for chunk_id in ids]
+            records = await self._records(collection, identities, True, with_vectors)
+            points = [_stored(record) for record in records]
+            found.update((point.chunk_id, point) for point in points if point.chunk_id in wanted)
+        return found
+
+    async def _records(
+        self, collection: str, identities: Sequence[str], payload: bool | list[str], vectors: bool
+    ) -> list[models.Record]:
+        return await self._read(
+            "retrieve points", collection, lambda: self.store.retrieve(collection, identities, payload, vectors)
+        )
+
+    async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
+        """Return all points of a document, by ascending order_key, without vectors."""
+        is_tenant, is_document = (
+            models.FieldCondition(key=key, match=models.MatchValue(value=value))
+            for key, value in (("tenant_id", tenant_id), ("document_id", document_id))
+        )
+        where = models.Filter(must=[is_tenant, is_document])
+        points = [point async for page in self._scroll(collection, where) for point in page]
+        return sorted(points, key=lambda point: (point.payload["order_key"], point.chunk_id))
+
+    async def scan(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
+        """Yield all points in pages, without vectors, by point id: for audits and gates."""
+        async for page in self._scroll(collection, None):
+            yield page
+
+    async def _scroll(self, collection: str, where: models.Filter | None) -> AsyncIterator[list[StoredPoint]]:
+        offset: Any = None
+        while True:
+            start = offset
+            records, offset = await self._read(
+                "scroll points",
+                collection,
+                lambda start=start: self.store.scroll(collection, where, start, PAGE),  # type: ignore[misc]
+            )
+            yield [_stored(record) for record in records]
+            if offset is None:
+                return
+
+    async def apply(self, collection: str, plan: IndexPlan) -> None:
+        """Carry out a plan, as the module says. Unavailable: send the whole plan again.
+
+        Raises before anything is sent: InvariantBroken and PoisonRecord of `points.checked`, PoisonRecord of a point too large.
+        """
+        plan = checked(plan, await self._spec(collection))
+        requests = requests_of(plan)
+        if plan.deletes:
+            deletes = await self._not_newer(collection, plan)
+            if deletes != plan.deletes:
+                requests = requests_of(replace(plan, deletes=deletes))
+        for number, operations in enumerate(requests, start=1):
+            place = f"request {number} of {len(requests)}"
+            with translated(f"write, {place}", collection, writing=True, document_id=plan.document_id):
+                statuses = await self.store.batch(collection, operations)
+            if len(statuses) != len(operations) or any(status != models.UpdateStatus.COMPLETED for status in statuses):
+                said = ", ".join(sorted({status.value for status in statuses})) or "nothing"
+                raise Unavailable(
+                    f"write is not confirmed, {place}: index says {said}", document_id=plan.document_id, collection=collection
+                )
+
+    async def _not_newer(self, collection: str, plan: IndexPlan) -> tuple[str, ...]:
+        """Return the ids to delete without those whose point has a newer revision. Ids without a point stay: harmless."""
+        newer: set[str] = set()
+        for ids in _pages(list(plan.deletes), PAGE):
+            identities = {point_id(chunk_id): chunk_id for chunk_id in ids}
+            with translated("read before delete", collection, writing=True, document_id=plan.document_id):
+                records = await self.store.retrieve(collection, list(identities), ["revision"], False)
+            newer.update(identities[str(record.id)] for record in records if (record.payload or {})["revision"] > plan.revision)
+        return tuple(chunk_id for chunk_id in plan.deletes if chunk_id not in newer)
+
+    async def search(self, collection: str, query: Query) -> list[Hit]:
+        """Return the best hits, best first, of one generation a document. NotPrepared: no such collection or alias.
+
+        A point that is rewritten while the server optimises can be missing for a moment; probes that must be sure retrieve.
+        """
+        vector = np.asarray(query.vector, dtype=np.float32)
+        if not query.tenant_id or query.limit < 1:
+            return []
+        where = query_filter(query)
+        fetch = query.limit * _OVERFETCH
+        while True:
+            size = fetch
+            points = await self._read(
+                "search",
+                collection,
+                lambda size=size: self.store.query(collection, vector, where, size),  # type: ignore[misc]
+            )
+            raw = [Hit(str((point.payload or {})["chunk_id"]), float(point.score), point.payload or {}) for point in points]
+            best, open_end = ranked(raw, query.limit)
+            if not open_end or len(points) < fetch or fetch >= _LARGEST_FETCH:
+                return best
+            fetch *= _OVERFETCH
+
+    async def count(self, collection: str) -> int:
+        """Return the exact number of points."""
+        return await self._read("count points", collection, lambda: self.store.count(collection))
+
+    async def close(self) -> None:
+        """Release files and connections. May be called twice."""
+        await self.store.close()
+
+    async def _spec(self, collection: str) -> CollectionSpec:
+        if collection not in self._specs:
+            with translated("describe collection", collection, writing=True):
+                found = await self.store.describe(collection)
+                if found is None:
+                    raise InvariantBroken("collection to write to does not exist", collection=collection)
+                if collection in await self.store.aliases():
+                    raise InvariantBroken("writes name the collection, not an alias", collection=collection)
+            self._specs[collection] = _spec_of(collection, found)
+        return self._specs[collection]
+
+    async def _read(self, action: str, collection: str, call: Callable[[], Awaitable[Value]]) -> Value:
+        """Return what a reading call returns, tried a few times; writes are tried again as whole plans by the caller."""
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            try:
+                with translated(action, collection):
+                    return await call()
+            except Unavailable as error:
+                if attempt == _READ_ATTEMPTS or error.retry_after is not None:
+                    raise
+                await self._pause(_READ_PAUSE_SECONDS * 2 ** (attempt - 1))
+        raise AssertionError("unreachable")
+
+
+def _index(field_name: str, schema: models.PayloadSchemaType) -> models.PayloadFieldSchema:
+    if field_name == "tenant_id":  # is_tenant: a tenant's points are kept together on disk
+        return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    return schema
+
+
+def _distance(name: str) -> models.Distance:
+    return models.Distance(name.capitalize())
+
+
+def _spec_of(name: str, found: Described) -> CollectionSpec:
+    metadata = found.metadata or {}
+    missing = [key for key in ("docdelta_schema", *(field.name for field in fields(CollectionSpec))) if key not in metadata]
+    if missing:
+        raise InvariantBroken(
+            f"collection was not made by docdelta: its metadata lacks {', '.join(missing)}; use another name", collection=name
+        )
+    if metadata["docdelta_schema"] != SCHEMA_NUMBER:
+        raise InvariantBroken(
+            f"collection has layout {metadata['docdelta_schema']}, this release writes {SCHEMA_NUMBER}", collection=name
+        )
+    return CollectionSpec(**{field.name: metadata[field.name] for field in fields(CollectionSpec)})
+
+
+def _refuse_difference(name: str, found: Described, spec: CollectionSpec) -> None:
+    """Raise InvariantBroken naming every difference between the collection and what runs here."""
+    has, wants = asdict(_spec_of(name, found)), asdict(spec)
+    has |= {f"vector {DENSE} size": found.dimensions, f"vector {DENSE} distance": found.distance}
+    wants |= {f"vector {DENSE} size": spec.dimensions, f"vector {DENSE} distance": spec.distance}
+    differing = [f"{key}: collection has {has[key]!r}, running is {wants[key]!r}" for key in wants if has[key] != wants[key]]
+    if differing:
+        raise InvariantBroken("collection belongs to another batch: " + "; ".join(differing), collection=name)
+
+
+def _stored(record: models.Record) -> StoredPoint:
+    payload = record.payload or {}
+    if "chunk_id" not in payload:
+        raise InvariantBroken("point was not written by docdelta: its payload has no chunk_id", point=record.id)
+    vector = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+    return StoredPoint(str(payload["chunk_id"]), payload, None if vector is None else np.asarray(vector, dtype=np.float32))
+
+
+def _pages(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [ids[start : start + size] for start in range(0, len(ids), size)]
