@@ -19,7 +19,7 @@ from qdrant_client import models
 
 from chunking.identity import point_id
 from streams.errors import InvariantBroken, NotPrepared, Unavailable
-from streams.index.points import DENSE, checked, requests_of
+from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
 from streams.index.qdrant_local import LocalStore
 from streams.index.qdrant_remote import RemoteStore
@@ -59,9 +59,16 @@ def open_index(settings: QdrantSettings) -> QdrantIndex:
 class QdrantIndex(VectorIndex):
     """`VectorIndex` on a Store. One of one event loop; a local one may be shared with `streams.embedded.index_server`."""
 
-    def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        request_bytes: int = REQUEST_BYTES,
+        request_points: int = REQUEST_POINTS,
+    ) -> None:
         self.store = store
         self._pause = pause
+        self._bounds = (request_bytes, request_points)
         self._specs: dict[str, CollectionSpec] = {}
 
     async def ensure_collection(self, name: str, spec: CollectionSpec) -> None:
@@ -187,11 +194,11 @@ class QdrantIndex(VectorIndex):
         Raises before anything is sent: InvariantBroken and PoisonRecord of `points.checked`, PoisonRecord of a point too large.
         """
         plan = checked(plan, await self._spec(collection))
-        requests = requests_of(plan)
+        requests = requests_of(plan, *self._bounds)
         if plan.deletes:
             deletes = await self._not_newer(collection, plan)
             if deletes != plan.deletes:
-                requests = requests_of(replace(plan, deletes=deletes))
+                requests = requests_of(replace(plan, deletes=deletes), *self._bounds)
         for number, operations in enumerate(requests, start=1):
             place = f"request {number} of {len(requests)}"
             with translated(f"write, {place}", collection, writing=True, document_id=plan.document_id):
