@@ -14,6 +14,8 @@ MAX_RECORD_BYTES = 16 * MEBIBYTE
 """Largest record the pipeline itself writes (parsed documents, dead letters with their original bytes)."""
 MAX_PARSED_BYTES = 11 * MEBIBYTE
 """Largest ParsedDocument: as base64 inside a dead letter it still fits MAX_RECORD_BYTES."""
+FRAME_BYTES = 64 << 10
+"""Room for key, headers and Kafka's own frame beside a value: topics allow so much more than the largest value."""
 MAX_PART_BYTES = 2 * MEBIBYTE
 """A ChunkChanges record is cut into parts of about this size."""
 
@@ -87,11 +89,11 @@ class TopicNames:
 
 
 def _compacted(size: int = MAX_RECORD_BYTES) -> dict[str, str]:
-    return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
+    return {"cleanup.policy": "compact", "max.message.bytes": str(size + FRAME_BYTES)}
 
 
 def _kept(milliseconds: int, size: int = MAX_RECORD_BYTES) -> dict[str, str]:
-    return {"cleanup.policy": "delete", "retention.ms": str(milliseconds), "max.message.bytes": str(size)}
+    return {"cleanup.policy": "delete", "retention.ms": str(milliseconds), "max.message.bytes": str(size + FRAME_BYTES)}
 
 
 def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:

@@ -1,0 +1,176 @@
+"""Reading without a group: a topic to its end as of now, or from its beginning and on. For commands, life-cycle and dev views."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from streams.errors import DocdeltaError, NotAuthorised, NotPrepared, NotReachable
+from streams.kafka.client import KafkaConsumer, in_words, make_consumer
+from streams.kafka.offsets import end_offsets
+from streams.kafka.partitioner import partition_of
+from streams.ports import InRecord
+from streams.settings import KafkaSettings
+
+_POLL_SECONDS = 0.2
+_FETCH = 500
+_STALLED_SECONDS = 30.0
+_QUEUE = 1000
+
+
+def read_topic(settings: KafkaSettings, topic: str, key: bytes | None = None) -> Iterator[InRecord]:
+    """Yield the topic's records from the beginning up to the end as it is when called; of one key when `key` is given.
+
+    In order within a partition; tombstones included, compaction not undone: the last record of a key is the one that counts.
+    NotPrepared when the topic is missing; NotReachable when nothing comes for 30 s.
+    """
+    ends = {partition: end for (_, partition), end in end_offsets(settings, [topic]).items()}
+    if key is not None:
+        only = partition_of(key, len(ends))
+        ends = {only: ends[only]}
+    return _up_to(settings, topic, ends, key)
+
+
+def _up_to(settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None) -> Iterator[InRecord]:
+    unread = {partition for partition, end in ends.items() if end > 0}
+    if not unread:
+        return
+    consumer = make_consumer(settings)
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(unread)])
+        last_news = time.monotonic()
+        while unread:
+            for message in consumer.consume(_FETCH, timeout=_POLL_SECONDS):
+                last_news = time.monotonic()
+                partition = message.partition()
+                if _is_end(message, consumer, topic):  # also where the last records before `end` were compacted away
+                    unread.discard(partition)
+                    continue
+                if message.error() is not None or partition not in unread:
+                    continue
+                if message.offset() + 1 >= ends[partition]:
+                    unread.discard(partition)
+                if message.offset() < ends[partition] and (key is None or message.key() == key):
+                    yield _record(message)
+            if time.monotonic() - last_news > _STALLED_SECONDS:
+                raise NotReachable("broker sends nothing", topic=topic, said=consumer.reports.cause())
+    finally:
+        consumer.close()
+
+
+class Follower:
+    """A topic from its beginning and then as it grows: an async iterator. `caught_up` is set once all that was there at the start
+    has been taken. Waits out a broker that is away; ends with NotPrepared when the topic is deleted."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self.caught_up = asyncio.Event()
+        self._settings, self._topic = settings, topic
+        self._queue: asyncio.Queue[InRecord | DocdeltaError | None] = asyncio.Queue(_QUEUE)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __aiter__(self) -> AsyncIterator[InRecord]:
+        return self
+
+    async def __anext__(self) -> InRecord:
+        while True:
+            item = await self._queue.get()
+            if isinstance(item, DocdeltaError):
+                raise item
+            if item is not None:
+                return item
+            self.caught_up.set()
+
+    async def start(self) -> None:
+        """Begin to read. NotPrepared when the topic is missing, NotReachable when the broker is."""
+        loop = asyncio.get_running_loop()
+        ends = await asyncio.to_thread(end_offsets, self._settings, [self._topic])
+        offsets = {partition: end for (_, partition), end in ends.items()}
+        self._thread = threading.Thread(target=self._read, args=(loop, offsets), name=f"follows {self._topic}", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End reading and wait until the thread is gone."""
+        self._stopping.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _read(self, loop: asyncio.AbstractEventLoop, ends: dict[int, int]) -> None:
+        consumer = make_consumer(self._settings)
+        try:
+            consumer.assign([TopicPartition(self._topic, partition, 0) for partition in sorted(ends)])
+            behind = {partition for partition, end in ends.items() if end > 0}
+            caught_up = False
+            while not self._stopping.is_set():
+                if not behind and not caught_up:
+                    self._hand_over(loop, None)
+                    caught_up = True
+                for message in consumer.consume(_FETCH, timeout=_POLL_SECONDS):
+                    if _is_end(message, consumer, self._topic):
+                        behind.discard(message.partition())
+                    elif message.error() is None:
+                        self._hand_over(loop, _record(message))
+                        if message.offset() + 1 >= ends[message.partition()]:
+                            behind.discard(message.partition())
+        except DocdeltaError as error:
+            self._hand_over(loop, error)
+        finally:
+            consumer.close()
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, item: InRecord | DocdeltaError | None) -> None:
+        """Put an item into the loop's queue, waiting while it is full, unless we are stopping."""
+        if self._stopping.is_set() or loop.is_closed():
+            return
+        waiting = asyncio.run_coroutine_threadsafe(self._queue.put(item), loop)
+        while not self._stopping.is_set():
+            try:
+                waiting.result(timeout=_POLL_SECONDS)
+            except TimeoutError:
+                continue
+            return
+        waiting.cancel()
+
+
+async def follow(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[bytes | None, bytes | None]]:
+    """Yield (key, value) of every record of a topic, from its beginning and then as they come, until the caller ends.
+
+    A `Follower` in its simplest form: same errors. Use that one where the place of a record, or having caught up, matters.
+    """
+    follower = Follower(settings, topic)
+    await follower.start()
+    try:
+        async for record in follower:
+            yield record.key, record.value
+    finally:
+        await follower.stop()
+
+
+def _is_end(message: Message, consumer: KafkaConsumer, topic: str) -> bool:
+    """Return whether an event is the end of its partition. Raises what can't pass by itself: a missing topic, a missing right."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    fault = in_words(error, consumer, topic)
+    if isinstance(fault, (NotPrepared, NotAuthorised)):
+        raise fault
+    return False
+
+
+def _record(message: Message) -> InRecord:
+    kind, milliseconds = message.timestamp()
+    headers = {name: value or b"" for name, value in message.headers() or ()}
+    return InRecord(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=headers,
+        timestamp=milliseconds / 1000 if kind else 0.0,
+    )
