@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from chunking.policy import ChunkPolicy
 from chunking.tokens import TokenCounter
@@ -12,7 +11,7 @@ from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Clock, Outbox
-from streams.faustio.app import make_app, raw_table, raw_topic
+from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
 from streams.faustio.batch_runner import BatchRunner
 from streams.faustio.continuity import OffsetContinuity
 from streams.faustio.keyed_runner import KeyedRunner
@@ -35,15 +34,17 @@ class BatchParts:
     lender: Lender | None = None
 
 
-def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> Any:
+def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeApp:
     """Return a Faust app, not yet started, with the chunker and the indexer of one batch."""
     topics = settings.topics
     batch = parts.batch.batch
-    app = make_app(topics.batch_group(batch), settings)
+    group = topics.batch_group(batch)
+    app = make_app(group, settings, settings.worker.state_dir / group)
     partitions = settings.kafka.partitions
     parsed = raw_topic(app, topics.parsed, partitions)
     changes = raw_topic(app, topics.changes(batch), partitions)
-    manifests = Manifests(FaustTable(raw_table(app, topics.manifests_table, partitions)))
+    changelog = topics.changelog(group, topics.manifests_table)
+    manifests = Manifests(FaustTable(raw_table(app, topics.manifests_table, partitions, changelog)))
     log, patience = FaustLog(app), Patience(app.leaving)
     chunker = ChunkerAgent(
         outbox=Outbox(log, topics, patience, now, stage="chunker", batch=batch),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import Clock, Outbox
 from streams.content_refs import ContentRefs
-from streams.faustio.app import make_app, raw_table, raw_topic
+from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
@@ -16,12 +14,13 @@ from streams.sandbox import ParsePool
 from streams.settings import Settings
 
 
-def build_parser_app(settings: Settings, pool: ParsePool, refs: ContentRefs, now: Clock) -> Any:
+def build_parser_app(settings: Settings, pool: ParsePool, refs: ContentRefs, now: Clock) -> SafeApp:
     """Return a Faust app, not yet started, whose one agent parses documents."""
     topics = settings.topics
-    app = make_app(topics.parser_group, settings)
+    app = make_app(topics.parser_group, settings, settings.worker.state_dir / topics.parser_group)
     documents = raw_topic(app, topics.documents, settings.kafka.partitions)
-    seen = raw_table(app, topics.seen_table, settings.kafka.partitions)
+    changelog = topics.changelog(topics.parser_group, topics.seen_table)
+    seen = raw_table(app, topics.seen_table, settings.kafka.partitions, changelog)
     agent = ParserAgent(
         outbox=Outbox(FaustLog(app), topics, Patience(app.leaving), now, stage="parser"),
         seen=FaustTable(seen),

@@ -1,0 +1,133 @@
+"""`docdelta demo`: a sample site travels into the index, then an editor's session, with the figures of every edit."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streams.cli.change_table import ChangeTable
+from streams.cli.exits import FAILED, OK
+from streams.cli.options import invocation
+from streams.cli.output import note, progress_bar, say
+from streams.cli.policies import DEFAULT_POLICY, read_policy
+from streams.connectors.directory import DirectoryConnector
+from streams.connectors.sender import KafkaSender
+from streams.embedded.sample_edits import Edit, load_edits
+from streams.embedded.sample_site import sample_site
+from streams.embedded.stack import EmbeddedStack, ReceiptBook
+from streams.errors import UsageError
+from streams.logs import configure_logs
+from streams.ports import Query
+from streams.settings import load_settings
+
+TENANT = "demo"
+QUESTIONS = (
+    "出差住宿费最多能报销多少？",
+    "How do I reset the gateway to factory settings?",
+    "数据泄露要在多长时间内上报？",
+    "Who repairs the clock in the story?",
+    "How long may I work from abroad?",
+)
+
+
+def demo(
+    context: typer.Context,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Work in this folder and keep it.", show_default=False)] = None,
+) -> int:
+    """Watch a bilingual sample site travel through Kafka into the index, then edit it and see what each edit costs.
+
+    Starts everything on this machine and stops it again; takes a minute or two. Exit code 1 when an edit did not cost what it must.
+    """
+    settings = load_settings(invocation(context).config)
+    configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
+    folder = keep or Path(tempfile.mkdtemp(prefix="docdelta-demo-"))
+    site = folder / "site"
+    if site.exists():
+        raise UsageError(f"--keep {folder}: it holds a site already; name a new folder")
+    try:
+        shutil.copytree(sample_site(), site)
+        policy = read_policy(DEFAULT_POLICY)
+        stack = EmbeddedStack(folder / "stack", policy.policy, policy.text, settings)
+        connector = DirectoryConnector(site, TENANT, folder / "sync-state.json")
+        return asyncio.run(_Demo(stack, connector, load_edits(site)).run())
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class _Demo:
+    """One run of the demo."""
+
+    stack: EmbeddedStack
+    connector: DirectoryConnector
+    edits: tuple[Edit, ...]
+
+    async def run(self) -> int:
+        """Return the exit code."""
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        note("starting broker, model and worker ...")
+        table = ChangeTable()
+        async with self.stack as stack, ReceiptBook(stack, table.add) as book:
+            sender = await asyncio.to_thread(KafkaSender, stack.settings.kafka)
+            table.note("The site arrives: every chunk is embedded once.")
+            await self._sync(sender, book)
+            built = (table.totals(), table.embedded, await stack.index.count(stack.batch.collection))
+            wrong = []
+            for edit in self.edits:
+                before = table.embedded
+                table.note(f"{edit.title}  (must cost {edit.embeddings} embeddings)")
+                edit.apply(self.connector.root)
+                await self._sync(sender, book)
+                if table.embedded - before != edit.embeddings:
+                    wrong.append(f"{edit.title}: {table.embedded - before} embeddings instead of {edit.embeddings}")
+            table.note("The whole site is sent once more, unchanged.")
+            before = table.embedded
+            await self._sync(sender, book, everything=True)
+            if table.embedded != before:
+                wrong.append(f"re-sync of an unchanged site: {table.embedded - before} embeddings instead of 0")
+            await self._search()
+            count = await stack.index.count(stack.batch.collection)
+        say("")
+        say(f"Built: {built[0]}. After {len(self.edits)} edits: {count} chunks, {table.embedded - built[1]} embedded anew.")
+        for fault in wrong:
+            say(f"WRONG: {fault}")
+        say("Next: `docdelta dev YOUR-FOLDER` keeps a folder of yours in sync; `docdelta --help` shows the rest.")
+        return FAILED if wrong else OK
+
+    async def _sync(self, sender: KafkaSender, book: ReceiptBook, everything: bool = False) -> None:
+        """Send what changed and wait until every event has its outcome."""
+        plan = await asyncio.to_thread(lambda: self.connector.plan(everything=everything, delete=True))
+        report = await asyncio.to_thread(self.connector.execute, plan, sender)
+        refused = [*plan.refused, *report.failed]
+        if refused or plan.held:
+            raise UsageError("; ".join(f"{each.document_id}: {each.reason}" for each in refused) or plan.held_reason)
+        with progress_bar("indexing", len(report.confirmed)) as bar:
+            for change in report.confirmed:
+                await book.of([change.event_id])
+                bar.advance()
+
+    async def _search(self) -> None:
+        say("")
+        say("Searches:")
+        embedder = self.stack.worker.embedder(self.stack.batch)
+        prefix = self.stack.batch.embedding.query_prefix
+        vectors = await embedder.embed([prefix + question for question in QUESTIONS])
+        for question, vector in zip(QUESTIONS, vectors, strict=True):
+            hits = await self.stack.index.search(self.stack.batch.alias, Query(TENANT, vector, limit=1))
+            say(f"  {question}")
+            for hit in hits:
+                path = " > ".join(hit.payload["heading_path"])
+                text = " ".join(str(hit.payload["text"]).split())
+                say(f"    {hit.score:.2f}  {hit.payload['document_id']}  {path}")
+                say(f"          {text[:96]}{'…' if len(text) > 96 else ''}")

@@ -1,0 +1,112 @@
+"""`docdelta dev`: everything on this machine, a folder kept in sync until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from watchfiles import awatch
+
+from streams.cli import options
+from streams.cli.change_table import ChangeTable
+from streams.cli.exits import FAILED, OK
+from streams.cli.output import note
+from streams.cli.policies import DEFAULT_POLICY, NamedPolicy, read_policy
+from streams.connectors.directory import DirectoryConnector
+from streams.connectors.sender import KafkaSender
+from streams.embedded.dev_file import dev_file_for, remove_dev_file, write_dev_file
+from streams.embedded.stack import BrokerKind, EmbeddedStack, ReceiptBook
+from streams.errors import UsageError
+from streams.logs import configure_logs
+from streams.settings import Settings, load_settings
+
+
+def dev(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder of Markdown, HTML and text files.")] = Path("."),
+    tenant: Annotated[str, typer.Option("--tenant", "-t", help="Tenant the documents belong to.")] = "demo",
+    policy: options.Policy = DEFAULT_POLICY,
+    kafka: Annotated[str, typer.Option("--kafka", help="tansu (from PyPI, in memory) or apache (needs Java and Maven).")] = "tansu",
+    data: Annotated[Path, typer.Option("--data", help="Where the index and the logs lie.")] = Path(".docdelta/dev"),
+) -> int:
+    """Run broker, index, model and worker on this machine, and keep a folder in sync until Ctrl-C.
+
+    Prints a line for every change. While it runs, other commands in this folder reach it without settings.
+
+    Example:  docdelta dev docs        then, in another terminal:  docdelta search "how do I return a parcel" --tenant demo
+    """
+    if kafka not in ("tansu", "apache"):
+        raise UsageError(f"--kafka {kafka}: use tansu or apache")
+    settings = load_settings(options.invocation(context).config)
+    configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
+    connector = DirectoryConnector(folder, tenant, data / "sync-state.json", max_bytes=settings.parser.max_document_bytes)
+    kind: BrokerKind = "apache" if kafka == "apache" else "tansu"
+    with connector.owned():
+        return asyncio.run(_Dev(settings, connector, read_policy(policy), data, kind).run())
+
+
+class _Dev:
+    """One run of `docdelta dev`."""
+
+    def __init__(
+        self, settings: Settings, connector: DirectoryConnector, policy: NamedPolicy, data: Path, kind: BrokerKind
+    ) -> None:
+        self._connector = connector
+        self._data = data
+        self._stack = EmbeddedStack(data, policy.policy, policy.text, settings, kind)
+        self._stop = asyncio.Event()
+        self._table = ChangeTable()
+
+    async def run(self) -> int:
+        """Return the exit code after Ctrl-C, SIGTERM, or the worker's end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        note("starting broker, model and worker ...")
+        async with self._stack as stack, ReceiptBook(stack, self._table.add) as book:
+            sender = await asyncio.to_thread(KafkaSender, stack.settings.kafka)
+            write_dev_file(
+                dev_file_for(
+                    stack.settings, qdrant_url=stack.server.url, tenant=self._connector.tenant, folder=self._connector.root
+                )
+            )
+            try:
+                # The broker's memory began empty, so everything is said again; what the index holds already costs nothing.
+                await book.of(await self._sync(sender, everything=True), self._stop)
+                await stack.serve_this_batch()
+                note(f"{self._table.totals()}. Watching {self._connector.root} - Ctrl-C stops. Index: {stack.server.url}")
+                await self._watch(sender)
+            finally:
+                remove_dev_file()
+            failure = stack.worker.failure
+        note(self._table.totals())
+        if failure is not None:
+            note(f"stopped: {failure}")
+        return FAILED if failure is not None else OK
+
+    async def _watch(self, sender: KafkaSender) -> None:
+        gone = asyncio.create_task(self._stack.worker.wait())
+        gone.add_done_callback(lambda _: self._stop.set())
+        try:
+            async for _ in awatch(self._connector.root, stop_event=self._stop, debounce=200, step=50):
+                await self._sync(sender)
+        finally:
+            gone.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await gone
+
+    async def _sync(self, sender: KafkaSender, everything: bool = False) -> list[str]:
+        """Send what changed; return the ids of the events sent."""
+        plan = await asyncio.to_thread(lambda: self._connector.plan(everything=everything, delete=True))
+        for refusal in plan.refused:
+            note(f"not sent: {refusal.document_id}: {refusal.reason}")
+        if plan.held:
+            note(f"{len(plan.held)} deletes held back: {plan.held_reason}")
+        report = await asyncio.to_thread(self._connector.execute, plan, sender)
+        for refusal in report.failed:
+            note(f"not sent: {refusal.document_id}: {refusal.reason}")
+        return [change.event_id for change in report.confirmed]

@@ -1,0 +1,228 @@
+"""The worker: hosts the parser app and one batch app per live batch, started and stopped as [batches] says.
+
+Several Faust apps share one event loop, one parse pool, one index connection, and one embedder per model. More workers on the same
+topics share the partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from chunking.tokens import counter
+from schemas.batch import LIVE_STATES, BatchRecord
+from schemas.codec import UndecodableRecord, decode
+from streams.agents.index_changes import Lender
+from streams.batch_app import BatchParts, build_batch_app
+from streams.batches.record import collection_spec, policy_of
+from streams.content_refs import ContentRefs
+from streams.embedders import open_embedder
+from streams.errors import NotPrepared, UsageError
+from streams.faustio.app import SafeApp
+from streams.faustio.lifecycle import OnCrash, start_app, stop_app
+from streams.faustio.readiness import wait_ready
+from streams.index.qdrant import open_index
+from streams.kafka.checks import require_as_planned
+from streams.kafka.read import follow
+from streams.parser_app import build_parser_app
+from streams.patience import Patience
+from streams.ports import Embedder, VectorIndex
+from streams.sandbox import ParsePool
+from streams.settings import Settings
+from streams.topics import batch_topics, shared_topics
+
+log = structlog.get_logger(__name__)
+PARSER = "parser"
+READY_SECONDS = 600.0
+
+
+def utc_now() -> datetime:
+    """Return the present moment, UTC."""
+    return datetime.now(UTC)
+
+
+def wants(only: str | None) -> Callable[[str], bool]:
+    """Return which apps a worker hosts: all, or with ``--only`` the parser or one batch. UsageError on another word."""
+    if only is None:
+        return lambda app: True
+    name = only.removeprefix("batch:")
+    if only != PARSER and (name == only or not name):
+        raise UsageError(f"--only {only!r}: use parser or batch:ID")
+    return lambda app: app == name
+
+
+class Worker:
+    """All that one process runs. `start`, then `wait` until something stops it, then `stop`; not restarted.
+
+    `index` may be shared with the caller (embedded mode serves searches from it); then the caller closes it.
+    """
+
+    def __init__(self, settings: Settings, only: str | None = None, index: VectorIndex | None = None) -> None:
+        self._settings = settings
+        self._wants = wants(only)
+        self._shared_index = index
+        self._index: VectorIndex | None = index
+        self._pool: ParsePool | None = None
+        self._embedders: dict[str, Embedder] = {}
+        self._apps: dict[str, SafeApp] = {}
+        self._batches: dict[str, BatchRecord] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._progress = asyncio.Event()
+        self._leave = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    async def start(self) -> None:
+        """Check what must exist, start the parser app, and follow [batches]. Raises UsageError when something is missing."""
+        settings = self._settings
+        await asyncio.to_thread(require_as_planned, settings.kafka, shared_topics(settings.topics, settings.kafka.partitions))
+        if self._index is None:
+            self._index = open_index(settings.qdrant)
+        if self._wants(PARSER):
+            self._pool = ParsePool(settings.parser)
+            refs = ContentRefs(settings.parser.ref_roots, settings.parser.ref_hosts)
+            self._host(PARSER, build_parser_app(settings, self._pool, refs, utc_now))
+        self._tasks.append(asyncio.create_task(self._guard(self._follow_batches())))
+
+    async def ready(self, batch: str | None = None) -> None:
+        """Return when the parser app (and the app of `batch`) take records. Raises what took the worker down instead."""
+        for name in [name for name in (PARSER, batch) if name and self._wants(name)]:
+            while name not in self._apps and self.failure is None:
+                self._progress.clear()
+                await self._progress.wait()
+            if self.failure is None and not await wait_ready(self._apps[name], READY_SECONDS) and self.failure is None:
+                self._fail(NotPrepared(f"app {name} is not ready after {READY_SECONDS:.0f} s; its log lines above say why"))
+        if self.failure is not None:
+            raise self.failure
+
+    async def wait(self) -> None:
+        """Return when the worker is asked to leave or something took it down."""
+        await self._leave.wait()
+
+    def embedder(self, batch: BatchRecord) -> Embedder:
+        """Return the embedder of a batch that this worker hosts (for searches in the same process)."""
+        return self._embedders[policy_of(batch).embedding.spec]
+
+    def leave(self) -> None:
+        """Ask the worker to stop. Safe from a signal handler."""
+        self._leave.set()
+
+    async def stop(self) -> None:
+        """Drain what is in work, commit, and release everything."""
+        self._leave.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        drain = self._settings.worker.drain_seconds
+        await asyncio.gather(*(stop_app(app, drain) for app in self._apps.values()), return_exceptions=True)
+        if self._pool is not None:
+            await self._pool.close()
+        if self._index is not None and self._shared_index is None:
+            await self._index.close()
+
+    def _host(self, name: str, app: SafeApp) -> None:
+        """Run an app beside the others; if it goes down by itself, the worker goes down."""
+
+        def crashed(_: SafeApp, reason: BaseException) -> None:
+            log.error("app went down", app=name, reason=str(reason))
+            self._fail(reason)
+
+        self._apps[name] = app
+        self._progress.set()
+        self._tasks.append(asyncio.create_task(self._guard(self._start_app(name, app, crashed))))
+
+    async def _start_app(self, name: str, app: SafeApp, crashed: OnCrash) -> None:
+        if await start_app(app, crashed, READY_SECONDS):
+            log.info("app ready", app=name)
+
+    async def _guard(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.error("worker failed", reason=str(error))
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self._progress.set()
+        self._leave.set()
+
+    async def _follow_batches(self) -> None:
+        """Start and stop batch apps as [batches] says, newest record of a batch last."""
+        async with follow(self._settings.kafka, self._settings.topics.batches) as records:
+            async for record in records:
+                if record.value is None:
+                    continue
+                try:
+                    batch = decode(record.value, BatchRecord)
+                except UndecodableRecord as error:
+                    log.warning("batch record skipped", offset=record.offset, reason=str(error))
+                    continue
+                await self._take(batch)
+
+    async def _take(self, batch: BatchRecord) -> None:
+        self._batches[batch.batch] = batch
+        if not self._wants(batch.batch):
+            return
+        if batch.state in LIVE_STATES and batch.batch not in self._apps:
+            await self._start_batch(batch)
+        elif batch.state not in LIVE_STATES and batch.batch in self._apps:
+            app = self._apps.pop(batch.batch)
+            await stop_app(app, self._settings.worker.drain_seconds)
+            log.info("batch app stopped", batch=batch.batch, state=batch.state)
+
+    async def _start_batch(self, batch: BatchRecord) -> None:
+        settings = self._settings
+        topics = batch_topics(settings.topics, batch.batch, settings.kafka.partitions)
+        await asyncio.to_thread(require_as_planned, settings.kafka, topics)
+        policy = policy_of(batch)
+        index = self._index
+        assert index is not None
+        patience = Patience(self._leave)
+        spec = collection_spec(batch, policy)
+        await patience.hold(lambda: index.ensure_collection(batch.collection, spec), "preparing the collection")
+        if batch.state == "active" and await patience.hold(lambda: index.alias_target(batch.alias), "reading the alias") is None:
+            await patience.hold(lambda: index.set_alias(batch.alias, batch.collection), "pointing the alias at the first batch")
+        if policy.embedding.spec not in self._embedders:
+            self._embedders[policy.embedding.spec] = await asyncio.to_thread(open_embedder, settings.embedder, policy.embedding)
+        parts = BatchParts(
+            batch=batch,
+            policy=policy,
+            counter=counter(policy.limits.tokenizer),
+            index=index,
+            embedder=self._embedders[policy.embedding.spec],
+            lender=self._lender_for(batch),
+        )
+        self._host(batch.batch, build_batch_app(settings, parts, utc_now))
+
+    def _lender_for(self, batch: BatchRecord) -> Lender | None:
+        """Return the batch being served when its vectors fit this one's."""
+        for served in self._batches.values():
+            if served.state == "active" and served.batch != batch.batch and served.embedding == batch.embedding:
+                return Lender(served.collection, served.policy_fingerprint)
+        return None
+
+
+async def run_worker(settings: Settings, only: str | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT (returns 0) or until something takes it down (returns 1). Raises UsageError at start."""
+    worker = Worker(settings, only)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.leave)
+    try:
+        await worker.start()
+        await worker.wait()
+    finally:
+        await worker.stop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+    if isinstance(worker.failure, UsageError):
+        raise worker.failure
+    return 1 if worker.failure is not None else 0
