@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from streams.errors import NotPrepared, NotReachable
-from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, cluster_topics, in_our_words, make_admin
+from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, cluster_topics, in_our_words, in_words, make_admin
 from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import follow, read_topic
 from streams.settings import KafkaSettings

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -19,7 +21,7 @@ from streams.settings import KafkaSettings
 _POLL_SECONDS = 0.2
 _FETCH = 500
 _STALLED_SECONDS = 30.0
-_QUEUE = 1000
+_QUEUED_FETCHES = 4
 
 
 def read_topic(settings: KafkaSettings, topic: str, key: bytes | None = None) -> Iterator[InRecord]:
@@ -62,6 +64,10 @@ def _up_to(settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes
         consumer.close()
 
 
+_Fetched = list[InRecord] | DocdeltaError | None
+"""What the reading thread hands over: records, the error that ended it, or None once all that was there at the start is past."""
+
+
 class Follower:
     """A topic from its beginning and then as it grows: an async iterator. `caught_up` is set once all that was there at the start
     has been taken. Waits out a broker that is away; ends with NotPrepared when the topic is deleted."""
@@ -69,7 +75,8 @@ class Follower:
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self.caught_up = asyncio.Event()
         self._settings, self._topic = settings, topic
-        self._queue: asyncio.Queue[InRecord | DocdeltaError | None] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[_Fetched] = asyncio.Queue(_QUEUED_FETCHES)
+        self._taken: deque[InRecord] = deque()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -77,13 +84,15 @@ class Follower:
         return self
 
     async def __anext__(self) -> InRecord:
-        while True:
-            item = await self._queue.get()
-            if isinstance(item, DocdeltaError):
-                raise item
-            if item is not None:
-                return item
-            self.caught_up.set()
+        while not self._taken:
+            fetched = await self._queue.get()
+            if isinstance(fetched, DocdeltaError):
+                raise fetched
+            if fetched is None:
+                self.caught_up.set()
+            else:
+                self._taken.extend(fetched)
+        return self._taken.popleft()
 
     async def start(self) -> None:
         """Begin to read. NotPrepared when the topic is missing, NotReachable when the broker is."""
@@ -109,28 +118,33 @@ class Follower:
                 if not behind and not caught_up:
                     self._hand_over(loop, None)
                     caught_up = True
+                records = []
                 for message in consumer.consume(_FETCH, timeout=_POLL_SECONDS):
                     if _is_end(message, consumer, self._topic):
                         behind.discard(message.partition())
                     elif message.error() is None:
-                        self._hand_over(loop, _record(message))
-                        if message.offset() + 1 >= ends[message.partition()]:
+                        records.append(_record(message))
+                        if message.offset() + 1 >= ends.get(message.partition(), 0):
                             behind.discard(message.partition())
+                if records:
+                    self._hand_over(loop, records)
         except DocdeltaError as error:
             self._hand_over(loop, error)
         finally:
             consumer.close()
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop, item: InRecord | DocdeltaError | None) -> None:
-        """Put an item into the loop's queue, waiting while it is full, unless we are stopping."""
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, fetched: _Fetched) -> None:
+        """Put into the loop's queue, waiting while it is full, unless we are stopping or the loop is gone."""
         if self._stopping.is_set() or loop.is_closed():
             return
-        waiting = asyncio.run_coroutine_threadsafe(self._queue.put(item), loop)
+        waiting = asyncio.run_coroutine_threadsafe(self._queue.put(fetched), loop)
         while not self._stopping.is_set():
             try:
                 waiting.result(timeout=_POLL_SECONDS)
             except TimeoutError:
                 continue
+            except CancelledError:  # the loop ends without having stopped us
+                self._stopping.set()
             return
         waiting.cancel()
 
