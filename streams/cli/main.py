@@ -26,20 +26,20 @@ Settings come from the environment (DOCDELTA_KAFKA__BOOTSTRAP_SERVERS, ...) over
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     # (panel, command, module:function)
-    #    ("Try it", "dev", "dev:dev"),
-    #    ("Try it", "demo", "demo:demo"),
+    ("Try it", "dev", "dev:dev"),
+    ("Try it", "demo", "demo:demo"),
     ("Documents", "put", "put:put"),
     ("Documents", "delete", "delete:delete"),
     ("Documents", "sync", "sync:sync"),
-    #    ("Search and state", "search", "search:search"),
-    #    ("Search and state", "status", "status:status"),
-    #    ("Search and state", "why", "why:why"),
+    ("Search and state", "search", "search:search"),
+    ("Search and state", "status", "status:status"),
+    ("Search and state", "why", "why:why"),
     ("Offline previews", "parse", "parse:parse"),
     ("Offline previews", "chunk", "chunk:chunk"),
     ("Offline previews", "diff", "diff:diff"),
-    #    ("Operation", "topics", "topics:app"),
-    #    ("Operation", "init", "init:init"),
-    #    ("Operation", "worker", "worker:worker"),
+    ("Operation", "topics", "topics:app"),
+    ("Operation", "init", "init:init"),
+    ("Operation", "worker", "worker:worker"),
 )
 """Every command: where it stands in the help, its name, and the file of this folder that holds it."""
 
@@ -55,8 +55,11 @@ def _everywhere(
         typer.echo(context.get_help(), nl=False)
 
 
-def build() -> typer.Typer:
-    """Return the application with every command of `COMMANDS`."""
+def build(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the application: with the commands that stand among `words`, or with all of them where none does.
+
+    Only what is asked for is imported: a preview must not wait for Faust.
+    """
     app = typer.Typer(
         name="docdelta",
         help=HELP,
@@ -68,7 +71,8 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_everywhere)
-    for panel, name, place in COMMANDS:
+    asked = [row for row in COMMANDS if row[1] in words]
+    for panel, name, place in asked or COMMANDS:
         module, _, attribute = place.partition(":")
         command: Any = getattr(import_module(f"streams.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
@@ -80,9 +84,10 @@ def build() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only what is not expected leaves with a traceback."""
-    command = typer.main.get_command(build())
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = command.main(args=list(arguments) if arguments is not None else None, prog_name="docdelta", standalone_mode=False)
+        command = typer.main.get_command(build(words))
+        result = command.main(args=words, prog_name="docdelta", standalone_mode=False)
     except typer.TyperException as error:
         note(f"docdelta: {error.format_message()} (see docdelta {_asked_command(error)}--help)")
         return error.exit_code

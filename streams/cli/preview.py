@@ -51,7 +51,7 @@ def known_media_type(path: Path, given: str = "") -> str:
 
 def read_document(path: Path, facts: FileFacts) -> Document:
     """Return the parsed document in a file. Raises UsageError (file, type), Failed (the parser refused its content)."""
-    from chunking.parsers import parse_document
+    from chunking.parsers import UnsupportedMediaType, parse_document
 
     data = read_bytes(path)
     media_type = known_media_type(path, facts.media_type)
@@ -64,6 +64,8 @@ def read_document(path: Path, facts: FileFacts) -> Document:
             kind=facts.kind,
             labels=frozenset(facts.labels),
         )
+    except UnsupportedMediaType as error:
+        raise UsageError(f"{path}: {error}") from error
     except ValueError as error:
         raise Failed(f"{path}: {error}") from error
 

@@ -129,9 +129,7 @@ def embedding_of(spec: str) -> Embedding:
         raise NotPrepared("the collection's embedding spec can't be read by this release") from error
 
 
-async def search(
-    index: VectorIndex, open_embedder: Callable[[Embedding], Embedder], alias: str, question: Question
-) -> list[Found]:
+async def search(index: VectorIndex, open_embedder: Callable[[Embedding], Embedder], alias: str, question: Question) -> list[Found]:
     """Return the best passages, best first. The embedder is opened for what the alias serves, its query prefix before the text."""
     target = await served(index, alias)
     embedder = open_embedder(target.embedding)

@@ -1,0 +1,182 @@
+"""Status: batches with their documents and chunks, lag, the document that waits longest, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from chunking.manifest import Manifest
+from schemas.batch import LIVE_STATES, BatchRecord
+from streams.errors import DocdeltaError
+from streams.kafka.admin import group_lag
+from streams.kafka.client import cluster_topics, make_admin
+from streams.kafka.read import read_topic
+from streams.ports import InRecord, VectorIndex
+from streams.reading.waiting import GroupLag, Waiting, group_lags, oldest_waiting
+from streams.settings import Settings
+
+_NOBODY = "docdelta-status"
+"""A group that never commits: its lag is the number of records there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the manifests of one batch say the index should hold."""
+
+    documents: int
+    chunks: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """One batch. `held` None: not counted. `points` None: the index could not be asked, or has no such collection."""
+
+    record: BatchRecord
+    served: bool
+    held: Held | None
+    points: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexView:
+    """What the index says: where the alias points, and points by collection. `problem`: why it could not be asked."""
+
+    alias_target: str | None
+    points: dict[str, int]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole state as `docdelta status` prints it."""
+
+    batches: tuple[BatchStatus, ...]
+    groups: tuple[GroupLag, ...]
+    oldest: Waiting | None
+    dead_letters: int
+    alias: str
+    problems: tuple[str, ...]
+
+    @property
+    def lag(self) -> int:
+        """Records ahead of all groups."""
+        return sum(group.lag for group in self.groups)
+
+    def as_json(self, now: datetime) -> dict[str, Any]:
+        """Return the status as `docdelta status --json` prints it."""
+        return {
+            "batches": [_batch_json(batch) for batch in self.batches],
+            "lag": self.lag,
+            "groups": [_group_json(group) for group in self.groups],
+            "oldest_unsynced": _waiting_json(self.oldest, now),
+            "dead_letters": self.dead_letters,
+            "alias": self.alias,
+            "problems": list(self.problems),
+        }
+
+
+async def view_index(index: VectorIndex, alias: str, collections: Iterable[str]) -> IndexView:
+    """Return what the index says of the alias and the collections; a `problem` instead of an error."""
+    try:
+        there = set(await index.collections())
+        points = {name: await index.count(name) for name in collections if name in there}
+        return IndexView(await index.alias_target(alias), points)
+    except DocdeltaError as error:
+        return IndexView(None, {}, f"index: {error}")
+
+
+def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView, count_documents: bool = True) -> Status:
+    """Return the status. Reads offsets and, unless told not to, the manifests' changelog of each live batch to its end."""
+    live = [batch for batch in batches if batch.state in LIVE_STATES]
+    groups = group_lags(settings, live)
+    problems = [view.problem] if view.problem else []
+    if not batches:
+        problems.append("no batch yet: run docdelta init --policy FILE")
+    letters = group_lag(settings.kafka, _NOBODY, [settings.topics.dead_letters])
+    return Status(
+        batches=tuple(
+            BatchStatus(
+                batch,
+                served=view.alias_target == batch.collection,
+                held=read_held(settings, batch.batch) if count_documents and batch in live else None,
+                points=view.points.get(batch.collection),
+            )
+            for batch in batches
+        ),
+        groups=tuple(groups),
+        oldest=oldest_waiting(settings.kafka, groups),
+        dead_letters=sum(partition.end - partition.begin for partition in letters),
+        alias=settings.qdrant.alias,
+        problems=tuple(problems),
+    )
+
+
+def read_held(settings: Settings, batch: str) -> Held | None:
+    """Return what the manifests of a batch say, or None where their changelog does not exist."""
+    topics = settings.topics
+    changelog = topics.changelog(topics.batch_group(batch), topics.manifests_table)
+    if changelog not in cluster_topics(make_admin(settings.kafka)):
+        return None
+    return count_held(read_topic(settings.kafka, changelog))
+
+
+def count_held(records: Iterable[InRecord]) -> Held:
+    """Return documents, chunks and deleted marks by the newest manifest of each document."""
+    chunks: dict[bytes, int | None] = {}
+    for record in records:
+        if record.key is None or not record.value:
+            continue
+        manifest = Manifest.from_bytes(record.value)
+        chunks[record.key] = None if manifest.deleted else len(manifest.entries)
+    live = [count for count in chunks.values() if count is not None]
+    return Held(documents=len(live), chunks=sum(live), deleted=len(chunks) - len(live))
+
+
+def _batch_json(batch: BatchStatus) -> dict[str, Any]:
+    return {
+        "batch": batch.record.batch,
+        "state": batch.record.state,
+        "collection": batch.record.collection,
+        "served": batch.served,
+        "documents": batch.held.documents if batch.held else None,
+        "deleted_documents": batch.held.deleted if batch.held else None,
+        "chunks": batch.held.chunks if batch.held else None,
+        "points": batch.points,
+        "model": batch.record.embedding.model,
+        "updated_at": batch.record.updated_at.isoformat(),
+    }
+
+
+def _group_json(group: GroupLag) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "lag": group.lag,
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "committed": each.committed,
+                "end": each.end,
+                "lag": each.lag,
+            }
+            for each in group.partitions
+        ],
+    }
+
+
+def _waiting_json(waiting: Waiting | None, now: datetime) -> dict[str, Any] | None:
+    if waiting is None:
+        return None
+    return {
+        "tenant_id": waiting.tenant_id,
+        "document_id": waiting.document_id,
+        "group": waiting.group,
+        "topic": waiting.topic,
+        "partition": waiting.partition,
+        "offset": waiting.offset,
+        "since": waiting.since.isoformat() if waiting.since else None,
+        "waiting_seconds": max(0.0, (now - waiting.since).total_seconds()) if waiting.since else None,
+    }

@@ -1,0 +1,220 @@
+"""Why a document stands where it stands: newest revision seen, what each batch did with it, its points, what was refused.
+
+Everything is read by the document's key: one partition of each topic, and the index's points of this document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from schemas.codec import UndecodableRecord, decode
+from schemas.dead_letter import DeadLetter
+from schemas.document_change import DocumentChange
+from schemas.receipt import Receipt
+from schemas.record import document_key
+from streams.errors import DocdeltaError
+from streams.kafka.read import read_topic
+from streams.ports import InRecord, VectorIndex
+from streams.settings import Settings
+
+State = Literal["unknown", "current", "deleted", "waiting", "held", "dead_lettered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest event on [documents]: highest revision, the later of equal ones."""
+
+    revision: int
+    op: str
+    media_type: str
+    partition: int
+    offset: int
+    occurred_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class InIndex:
+    """The document's points in the collection being served, in document order."""
+
+    collection: str
+    chunks: tuple[Mapping[str, Any], ...]
+    """Payloads of the points."""
+
+    @property
+    def revisions(self) -> tuple[int, ...]:
+        """Revisions that the points carry; more than one while a change is being written."""
+        return tuple(sorted({payload["revision"] for payload in self.chunks}))
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """All that is known of one document."""
+
+    tenant_id: str
+    document_id: str
+    seen: Seen | None
+    receipts: tuple[Receipt, ...] = ()
+    """The last receipt of the parser (batch empty) and of each batch."""
+    indexed: InIndex | None = None
+    dead_letters: tuple[DeadLetter, ...] = ()
+    """Oldest first; of repeats of one source record the last."""
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def state(self) -> State:
+        """Where the newest revision stands."""
+        return self._verdict()[0]
+
+    @property
+    def explanation(self) -> str:
+        """One sentence: where the document stands and what to do."""
+        return self._verdict()[1]
+
+    def _verdict(self) -> tuple[State, str]:
+        serving = self._serving()
+        if self.seen is None:
+            if self.indexed and self.indexed.chunks:
+                return "current", f"no event of it is left on the broker; {serving}"
+            return "unknown", "no event of this document was ever seen: check tenant and id, or send it with docdelta put"
+        newest = self.seen.revision
+        refused = [letter for letter in self.dead_letters if letter.revision in (None, newest)]
+        settled = [receipt for receipt in self.receipts if receipt.revision >= newest]
+        outcomes = {receipt.outcome for receipt in settled if receipt.batch or receipt.outcome != "stale"}
+        if "dead_lettered" in outcomes or (refused and not settled):
+            reason = next(
+                (receipt.reason for receipt in settled if receipt.outcome == "dead_lettered"), refused[-1].reason if refused else ""
+            )
+            return "dead_lettered", f"revision {newest} was refused: {reason}; mend it and send a higher revision; {serving}"
+        if "held" in outcomes:
+            reason = next(receipt.reason for receipt in settled if receipt.outcome == "held")
+            return "held", f"revision {newest} is held: {reason}; {serving}"
+        if not settled:
+            return "waiting", f"revision {newest} waits on the broker: look at docdelta status, is a worker running? {serving}"
+        if not any(receipt.batch or receipt.outcome == "unchanged" for receipt in settled):
+            return "waiting", f"revision {newest} is parsed and waits for a batch: look at docdelta status; {serving}"
+        if self.seen.op == "delete":
+            return "deleted", f"revision {newest} ended it"
+        return "current", f"revision {newest} is in the index; {serving}"
+
+    def _serving(self) -> str:
+        if self.indexed is None:
+            return "the index was not asked"
+        if not self.indexed.chunks:
+            return "searches find nothing of it"
+        revisions = ", ".join(str(revision) for revision in self.indexed.revisions)
+        return f"searches find {len(self.indexed.chunks)} chunks of revision {revisions}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as `docdelta why --json` prints it."""
+        return {
+            "tenant_id": self.tenant_id,
+            "document_id": self.document_id,
+            "state": self.state,
+            "explanation": self.explanation,
+            "newest_seen": _seen_json(self.seen),
+            "receipts": [receipt.model_dump(mode="json") for receipt in self.receipts],
+            "index": _index_json(self.indexed),
+            "dead_letters": [_letter_json(letter) for letter in self.dead_letters],
+            "problems": list(self.problems),
+        }
+
+
+async def read_points(index: VectorIndex, alias: str, tenant_id: str, document_id: str) -> InIndex | None:
+    """Return the document's points behind the alias, or None where the alias points nowhere."""
+    collection = await index.alias_target(alias)
+    if collection is None:
+        return None
+    points = await index.document_points(collection, tenant_id, document_id)
+    return InIndex(collection, tuple(point.payload for point in points))
+
+
+def read_why(settings: Settings, tenant_id: str, document_id: str, indexed: InIndex | None, problems: tuple[str, ...] = ()) -> Why:
+    """Return all that topics and index say of a document. Raises NotReachable, NotPrepared (a topic is missing)."""
+    topics, key = settings.topics, document_key(tenant_id, document_id)
+    return Why(
+        tenant_id,
+        document_id,
+        newest_seen(read_topic(settings.kafka, topics.documents, key)),
+        last_receipts(read_topic(settings.kafka, topics.receipts, key)),
+        indexed,
+        dead_letters_of(read_topic(settings.kafka, topics.dead_letters, key)),
+        problems,
+    )
+
+
+def newest_seen(records: Iterable[InRecord]) -> Seen | None:
+    """Return the newest readable event among the records of one document. What can't be read is told by its dead letter."""
+    newest: Seen | None = None
+    for record in records:
+        if record.value is None:
+            continue
+        try:
+            change = decode(record.value, DocumentChange)
+        except (UndecodableRecord, DocdeltaError):
+            continue
+        if newest is None or change.revision >= newest.revision:
+            newest = Seen(change.revision, change.op, change.media_type, record.partition, record.offset, change.occurred_at)
+    return newest
+
+
+def last_receipts(records: Iterable[InRecord]) -> tuple[Receipt, ...]:
+    """Return the last receipt about the highest revision of each batch, the parser's (batch empty) first."""
+    last: dict[str, Receipt] = {}
+    for record in records:
+        if record.value is None:
+            continue
+        receipt = decode(record.value, Receipt)
+        before = last.get(receipt.batch)
+        if before is None or receipt.revision >= before.revision:
+            last[receipt.batch] = receipt
+    return tuple(last[batch] for batch in sorted(last))
+
+
+def dead_letters_of(records: Iterable[InRecord]) -> tuple[DeadLetter, ...]:
+    """Return the dead letters among the records, each source record and stage once."""
+    letters: dict[tuple[str, int, int, str, str], DeadLetter] = {}
+    for record in records:
+        if record.value is not None:
+            letter = decode(record.value, DeadLetter)
+            letters[letter.topic, letter.partition, letter.offset, letter.stage, letter.batch] = letter
+    return tuple(letters.values())
+
+
+def _seen_json(seen: Seen | None) -> dict[str, Any] | None:
+    if seen is None:
+        return None
+    return {
+        "revision": seen.revision,
+        "op": seen.op,
+        "media_type": seen.media_type,
+        "partition": seen.partition,
+        "offset": seen.offset,
+        "occurred_at": seen.occurred_at.isoformat() if seen.occurred_at else None,
+    }
+
+
+def _index_json(indexed: InIndex | None) -> dict[str, Any] | None:
+    if indexed is None:
+        return None
+    chunks = [
+        {
+            "ordinal": ordinal,
+            "chunk_id": payload["chunk_id"],
+            "revision": payload["revision"],
+            "kind": payload.get("kind"),
+            "role": payload.get("role"),
+            "tokens": payload.get("tokens"),
+            "heading_path": list(payload.get("heading_path", ())),
+            "clause": payload.get("clause"),
+            "text": payload.get("text"),
+        }
+        for ordinal, payload in enumerate(indexed.chunks)
+    ]
+    return {"collection": indexed.collection, "revisions": list(indexed.revisions), "chunks": chunks}
+
+
+def _letter_json(letter: DeadLetter) -> dict[str, Any]:
+    return letter.model_dump(mode="json", exclude={"value", "key", "headers"})
