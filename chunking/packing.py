@@ -1,0 +1,96 @@
+"""Packing: which neighbouring atoms share a chunk. By boundary strength (default) or by filling from the left.
+
+By strength: boundaries are taken weakest first, by (rank, hash of the text behind), and the two pieces beside one merge while
+the pair fits. There is no scan order, so nothing cascades: an edit changes the chunks near it and no others. O(n log n).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+_NEAR = 12
+_FAR = 200
+
+
+def boundary_key(text: str, start: int, end: int) -> int:
+    """Return the hash that orders boundaries of equal rank: of the first visible characters behind the boundary.
+
+    A short head decides and a longer one settles ties, so that a change further on in the block leaves the order alone.
+    """
+    head = "".join(text[start : min(end, start + _FAR)].split())
+    near = hashlib.blake2b(head[:_NEAR].encode("utf-8", "surrogatepass"), digest_size=5).digest()
+    far = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=5).digest()
+    return int.from_bytes(near + far, "big")
+
+
+def pack_by_strength(
+    weights: Sequence[int],
+    extras: Sequence[int],
+    ranks: Sequence[int],
+    keys: Sequence[int],
+    limit: int,
+    wall: int,
+    slacks: Sequence[int] = (),
+) -> list[int]:
+    """Return the indices of the atoms that begin a chunk, from 0.
+
+    extras: what a chunk weighs more when it begins at that atom (a repeated header); slacks: what it weighs less when it ends
+    with it (trailing blanks). Boundaries of rank `wall` or above never merge. A pair fits when the extra of its first atom and all
+    weights together, less the slack of its last, are within `limit`.
+    """
+    count = len(weights)
+    if count == 0:
+        return []
+    left = list(range(count))
+    right = list(range(count))
+    sums = list(weights)
+    cuts = [0]
+    for index in sorted(range(1, count), key=lambda i: (ranks[i], keys[i])):
+        first, last = left[index - 1], right[index]
+        slack = slacks[last] if slacks else 0
+        if ranks[index] < wall and extras[first] + sums[first] + sums[index] - slack <= limit:
+            sums[first] += sums[index]
+            left[last], right[first] = first, last
+        else:
+            cuts.append(index)
+    cuts.sort()
+    return cuts
+
+
+def pack_greedily(
+    weights: Sequence[int], extras: Sequence[int], ranks: Sequence[int], limit: int, wall: int, slacks: Sequence[int] = ()
+) -> list[int]:
+    """Return the indices of the atoms that begin a chunk: filled from the left, cut at the strongest boundary of the last half.
+
+    Among boundaries past half the limit the one of the highest rank is taken, the last of equals.
+    """
+    cuts = [0] if weights else []
+    begin, total = 0, 0
+    index = 0
+    while index < len(weights):
+        if index > begin and ranks[index] >= wall:
+            cuts.append(index)
+            begin, total = index, 0
+        slack = slacks[index] if slacks else 0
+        if index > begin and extras[begin] + total + weights[index] - slack > limit:
+            cut = _best_cut(weights, ranks, begin, index, total)
+            cuts.append(cut)
+            begin = index = cut
+            total = 0
+        total += weights[index]
+        index += 1
+    return cuts
+
+
+def _best_cut(weights: Sequence[int], ranks: Sequence[int], begin: int, index: int, total: int) -> int:
+    """Return the boundary to cut at among begin+1..index, whose last overflows: strongest of those past half of `total`."""
+    best, candidate, half = index, index, total / 2
+    while candidate - 1 > begin:
+        candidate -= 1
+        total -= weights[candidate]
+        if total < half:
+            break
+        if ranks[candidate] > ranks[best]:
+            best = candidate
+    return best

@@ -1,0 +1,143 @@
+"""pieces(): a stretch of text over its limit becomes pieces within it, cut at the strongest marks that suffice.
+
+Each level of marks is tried only on what the level above left too long; the last resort is a cut between grapheme clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chunking.graphemes import cut_after, cut_before
+from chunking.sentences import Ends
+
+Weigh = Callable[[str], int]
+
+GRAPHEME_RANK = 0
+
+
+class Level(NamedTuple):
+    """One kind of cut. rank: strength of its boundaries, 1 upwards; rule: its name for explain."""
+
+    rank: int
+    rule: str
+    ends: Ends
+
+
+@dataclass(slots=True)
+class Piece:
+    """text[start:end] and its weight; rank and rule of the boundary before it (those given for the first)."""
+
+    start: int
+    end: int
+    weight: int
+    rank: int
+    rule: str
+
+
+def pieces(
+    text: str,
+    start: int,
+    end: int,
+    *,
+    limit: int,
+    weigh: Weigh,
+    levels: Sequence[Level],
+    rank: int,
+    rule: str,
+    first: int | None = None,
+    weight: int | None = None,
+) -> list[Piece]:
+    """Return pieces that tile text[start:end], each within `limit` (the first within `first`, where given).
+
+    weight: the weight of the whole, where it is known. A grapheme cluster heavier than the limit is parted, since the limit is
+    what the embedder can read.
+    """
+    found: list[Piece] = []
+    _cut(_Job(text, limit, weigh, levels, first, found), start, end, 0, rank, rule, weight)
+    return found
+
+
+@dataclass(slots=True)
+class _Job:
+    text: str
+    limit: int
+    weigh: Weigh
+    levels: Sequence[Level]
+    first: int | None
+    found: list[Piece]
+
+    @property
+    def room(self) -> int:
+        return self.limit if self.found or self.first is None else max(1, min(self.first, self.limit))
+
+
+def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weight: int | None) -> None:
+    if weight is None and (depth >= len(job.levels) or end - start <= 8 * job.limit):
+        weight = job.weigh(job.text[start:end])
+    if weight is not None and weight <= job.room:
+        job.found.append(Piece(start, end, weight, rank, rule))
+        return
+    while depth < len(job.levels):
+        level = job.levels[depth]
+        ends = level.ends(job.text, start, end)
+        depth += 1
+        if len(ends) > 1:
+            begin = start
+            for stop in ends:
+                _cut(job, begin, stop, depth, rank, rule, None)
+                begin, rank, rule = stop, level.rank, level.rule
+            return
+    _force(job, start, end, rank, rule, job.weigh(job.text[start:end]) if weight is None else weight)
+
+
+def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -> None:
+    """Cut between grapheme clusters. Guesses a cut from the mean weight of a character and corrects it by counting."""
+    characters_each = (end - start) / max(1, weight)
+    fill = 1.0 if weight == end - start else 0.95
+    while start < end:
+        room = job.room
+        reach = max(1, int(characters_each * room * fill))
+        stop = _border(job.text, start, min(end, start + reach), end)
+        measured = job.weigh(job.text[start:stop])
+        while measured > room and stop - start > 1:
+            target = start + max(1, min(stop - start - 1, (stop - start) * room // measured))
+            smaller = cut_before(job.text, target, start)
+            stop = smaller if smaller > start else _lone_cluster(job, start, stop, target, room)
+            measured = job.weigh(job.text[start:stop])
+        job.found.append(Piece(start, stop, measured, rank, rule))
+        start, rank, rule = stop, GRAPHEME_RANK, "grapheme"
+
+
+def _border(text: str, start: int, position: int, end: int) -> int:
+    border = cut_before(text, position, start)
+    return border if border > start else min(end, cut_after(text, position, start))
+
+
+def _lone_cluster(job: _Job, start: int, stop: int, target: int, room: int) -> int:
+    """Return the end of the first cluster if that makes the piece smaller and it fits; otherwise part it at `target`."""
+    whole = cut_after(job.text, start + 1, start)
+    if whole < stop and job.weigh(job.text[start:whole]) <= room:
+        return whole
+    return target
+
+
+def head_within(text: str, limit: int, weigh: Weigh) -> str:
+    """Return the longest start of `text` found within `limit`, cut between grapheme clusters; blank when nothing fits."""
+    if weigh(text) <= limit:
+        return text
+    stop = len(text)
+    while stop > 0 and (measured := weigh(text[:stop])) > limit:
+        stop = cut_before(text, min(stop - 1, stop * max(limit, 0) // measured), 0)
+    return text[:stop]
+
+
+def tail_within(text: str, limit: int, weigh: Weigh) -> str:
+    """Return a long end of `text` within `limit`, cut between grapheme clusters; blank when nothing fits."""
+    if weigh(text) <= limit:
+        return text
+    start = 0
+    while start < len(text) and (measured := weigh(text[start:])) > limit:
+        start = cut_after(text, max(start + 1, len(text) - (len(text) - start) * max(limit, 0) // measured), 0)
+    return text[start:]

@@ -1,0 +1,380 @@
+"""Atoms: the smallest stretches of a document that may share or not share a chunk, made from its blocks.
+
+What belongs together is one atom while it fits: a heading with what follows it, a lead-in with its list, a table, a code block, a
+quote, a paragraph. What does not fit is cut at the strongest marks that suffice; the pieces of a list repeat its lead-in and the
+items they are nested in, the pieces of a table repeat its header rows. Looks at neighbours only; time is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from chunking.document import Block, BlockKind, Document
+from chunking.pieces import GRAPHEME_RANK, Level, Weigh, head_within, pieces, tail_within
+from chunking.sentences import (
+    cell_ends,
+    comma_ends,
+    line_ends,
+    paragraph_ends,
+    semicolon_ends,
+    sentence_ends,
+    space_ends,
+)
+from chunking.strategies.rows import row_sentence
+
+GLUE = -1
+"""Rank of a boundary that merges before all others: a heading or lead-in too long to be one atom with its text."""
+SPACE, COMMA, SEMICOLON, SENTENCE, ROW, ITEM, BLOCK, CLAUSE = range(GRAPHEME_RANK + 1, GRAPHEME_RANK + 9)
+NO_WALL = 99
+
+PROSE = (
+    Level(SENTENCE, "sentence", sentence_ends),
+    Level(SEMICOLON, "semicolon", semicolon_ends),
+    Level(COMMA, "comma", comma_ends),
+    Level(SPACE, "space", space_ends),
+)
+CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends), Level(SPACE, "space", space_ends))
+CELLS = (Level(SEMICOLON, "cell", cell_ends), *PROSE)
+
+_LEAD_IN = re.compile(r"[:：][*_`”’\"')）\s]*\Z")
+_TABLE = frozenset((BlockKind.CAPTION, BlockKind.TABLE_HEADER, BlockKind.TABLE_ROW))
+_LED = _TABLE | {BlockKind.LIST_ITEM, BlockKind.CODE, BlockKind.QUOTE}
+_ANCESTORS = 3
+
+
+def heading_rank(level: int) -> int:
+    """Return the rank of the boundary before a heading: 14 for level 1, 9 for level 6."""
+    return 15 - min(max(level, 1), 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Text said again before a chunk that begins here, its weight and its overlap kind."""
+
+    text: str
+    weight: int
+    kind: str
+
+
+@dataclass(slots=True)
+class Atom:
+    """text[start:end], up to where the next atom begins; `weight` counts all of it. rank, rule: of the boundary before it.
+
+    block, last: indices of its first and last block. rendering: what the embedder reads instead of the source.
+    """
+
+    start: int
+    end: int
+    weight: int
+    rank: int
+    rule: str
+    block: int
+    last: int
+    repeat: Repeat | None = None
+    rendering: str | None = None
+
+
+def build_atoms(document: Document, limit: int, weigh: Weigh, *, rows_as_sentences: bool = False) -> list[Atom]:
+    """Return the atoms of a document in order; each weighs at most `limit`, its repeat included."""
+    return _Builder(document, limit, weigh, rows_as_sentences).build()
+
+
+class _Builder:
+    def __init__(self, document: Document, limit: int, weigh: Weigh, rows_as_sentences: bool) -> None:
+        self.text = document.text
+        self.blocks = document.blocks
+        self.limit = limit
+        self.weigh = weigh
+        self.rows_as_sentences = rows_as_sentences
+        self.edges = _edges(document)
+        self.atoms: list[Atom] = []
+        self.head: int | None = None  # first block of the headings and lead-ins that wait for what follows
+        self.head_weight = 0
+        self.glue = False
+        self.leads: dict[int, Repeat] = {}  # lead-in by list group
+
+    def build(self) -> list[Atom]:
+        index, count = 0, len(self.blocks)
+        while index < count:
+            after = self._unit_end(index)
+            if self._binds(index, after):
+                self._bind(index)
+            else:
+                self._emit(index, after)
+            index = after
+        self._flush(count)
+        return self.atoms
+
+    # -- units
+
+    def _unit_end(self, index: int) -> int:
+        """Return the end of the run of blocks that is one unit: a list, a table, a quote, or a block of its own."""
+        block = self.blocks[index]
+        after = index + 1
+        if block.kind in _TABLE:
+            while after < len(self.blocks) and self.blocks[after].kind in _TABLE and self.blocks[after].group == block.group:
+                after += 1
+        elif block.kind in (BlockKind.LIST_ITEM, BlockKind.QUOTE):
+            while after < len(self.blocks) and self.blocks[after].kind is block.kind and self.blocks[after].group == block.group:
+                after += 1
+        elif _is_enumerated(block):
+            while after < len(self.blocks) and _is_enumerated(self.blocks[after]):
+                after += 1
+        return after
+
+    def _binds(self, index: int, after: int) -> bool:
+        """Return whether a unit is bound to what follows it: a heading, or a paragraph that ends with a colon before a list."""
+        block = self.blocks[index]
+        if block.kind is BlockKind.HEADING:
+            return True
+        if block.kind is not BlockKind.PARAGRAPH or after != index + 1 or after >= len(self.blocks):
+            return False
+        following = self.blocks[after]
+        return (following.kind in _LED or _is_enumerated(following)) and bool(
+            _LEAD_IN.search(self.text, max(block.span.start, block.span.end - 40), block.span.end)
+        )
+
+    def _bind(self, index: int) -> None:
+        weight = self.weigh(self.text[self.edges[index] : self.edges[index + 1]])
+        if self.head_weight + weight > self.limit * 3 // 4:
+            self._flush(index)
+        if weight > self.limit * 3 // 4:
+            self._emit(index, index + 1)
+            self.glue = True
+            return
+        if self.head is None:
+            self.head = index
+        self.head_weight += weight
+
+    def _flush(self, index: int) -> None:
+        """Make an atom of waiting headings that nothing follows."""
+        if self.head is None:
+            return
+        rank, rule = self._boundary(self.head)
+        if index == len(self.blocks):
+            rank, rule = GLUE, "bound to the text before"
+        head, weight = self.head, self.head_weight
+        self.head, self.head_weight = None, 0
+        self.atoms.append(Atom(self.edges[head], self.edges[index], weight, rank, rule, head, index - 1))
+
+    def _boundary(self, index: int) -> tuple[int, str]:
+        """Return rank and rule of the boundary before a unit."""
+        if self.glue:
+            self.glue = False
+            return GLUE, "bound to the text before"
+        levels = []
+        while index < len(self.blocks) and self.blocks[index].kind is BlockKind.HEADING:
+            levels.append(self.blocks[index].level)
+            index += 1
+        if levels:
+            return heading_rank(min(levels)), f"heading {min(levels)}"
+        clause = self.blocks[index].clause
+        if clause:
+            return (BLOCK, "item") if _is_enumerated(self.blocks[index]) else (CLAUSE, "clause")
+        return BLOCK, str(self.blocks[index].kind)
+
+    # -- atoms
+
+    def _emit(self, index: int, after: int) -> None:
+        lead = self._lead_in(index)
+        head = self.head if self.head is not None else index
+        room = self.limit - self.head_weight
+        rank, rule = self._boundary(head)
+        repeat = lead if self.head is None else None
+        start, end = self.edges[index], self.edges[after]
+        weight: int | None = None
+        if self.rows_as_sentences and self.blocks[index].kind in _TABLE:
+            parts = self._table(index, after, room)
+        else:
+            if end - start <= 8 * self.limit:
+                weight = self.weigh(self.text[start:end])
+                if weight > room:
+                    weight = self.weigh(self.text[start : self.blocks[after - 1].span.end])
+            extra = repeat.weight if repeat else 0
+            if weight is not None and weight + extra <= room:
+                atom = Atom(self.edges[head], end, self.head_weight + weight, rank, rule, head, after - 1, repeat)
+                self.atoms.append(atom)
+                self.head, self.head_weight = None, 0
+                return
+            parts = self._parts(index, after, room, lead)
+        if self.head is not None:
+            first = parts[0]
+            if self.head_weight + first.weight <= self.limit:
+                parts[0] = Atom(
+                    self.edges[head], first.end, self.head_weight + first.weight, rank, rule, head, first.last, None,
+                    None if first.rendering is None else self.text[self.edges[head] : first.start] + first.rendering,
+                )  # fmt: skip
+            else:
+                self._flush(index)
+                parts[0].rank, parts[0].rule = GLUE, "bound to the text before"
+        else:
+            parts[0].rank, parts[0].rule = rank, rule
+        self.atoms += parts
+        self.head, self.head_weight = None, 0
+
+    def _parts(self, index: int, after: int, room: int, lead: Repeat | None) -> list[Atom]:
+        kind = self.blocks[index].kind
+        if kind in _TABLE:
+            return self._table(index, after, room)
+        if kind is BlockKind.LIST_ITEM or _is_enumerated(self.blocks[index]):
+            return self._list(index, after, room, lead)
+        return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PROSE)
+
+    def _cut(
+        self, index: int, after: int, first: int, levels: tuple[Level, ...], repeat: Repeat | None = None, rank: int = BLOCK
+    ) -> list[Atom]:
+        extra = repeat.weight if repeat else 0
+        found = pieces(
+            self.text,
+            self.edges[index],
+            self.edges[after],
+            limit=self.limit - extra,
+            weigh=self.weigh,
+            levels=levels,
+            rank=rank,
+            rule=str(self.blocks[index].kind),
+            first=first,
+        )
+        atoms, block = [], index
+        for piece in found:
+            while block + 1 < after and self.edges[block + 1] <= piece.start:
+                block += 1
+            last = block
+            while last + 1 < after and self.edges[last + 1] < piece.end:
+                last += 1
+            atoms.append(Atom(piece.start, piece.end, piece.weight, piece.rank, piece.rule, block, last, repeat))
+        return atoms
+
+    # -- lists
+
+    def _lead_in(self, index: int) -> Repeat | None:
+        """Return what a chunk that begins inside this list repeats, and remember it for later parts of the same list."""
+        block = self.blocks[index]
+        if block.kind is not BlockKind.LIST_ITEM and not _is_enumerated(block):
+            return None
+        group = block.group if block.kind is BlockKind.LIST_ITEM else -index - 1
+        if group in self.leads:
+            return self.leads[group]
+        if self.head is None or index == 0 or self.blocks[index - 1].kind is BlockKind.HEADING:
+            return None
+        before = self.blocks[index - 1]
+        sentence = self.text[before.span.start : before.span.end]
+        room = self.limit // 3
+        if self.weigh(sentence + "\n") > room:
+            ends = sentence_ends(sentence, 0, len(sentence))
+            sentence = sentence[ends[-2] if len(ends) > 1 else 0 :]
+            sentence = tail_within(sentence, room - 1, self.weigh)
+        sentence = sentence.strip()
+        if not sentence:
+            return None
+        repeat = Repeat(sentence + "\n", self.weigh(sentence + "\n"), "LEAD_IN")
+        self.leads[group] = repeat
+        return repeat
+
+    def _list(self, index: int, after: int, room: int, lead: Repeat | None) -> list[Atom]:
+        atoms: list[Atom] = []
+        open_items: list[int] = []  # blocks of the items that the current one is nested in
+        made: dict[tuple[int, ...], Repeat | None] = {}
+        for item in range(index, after):
+            level = self.blocks[item].level
+            while open_items and self.blocks[open_items[-1]].level >= level:
+                open_items.pop()
+            nested = tuple(open_items[-_ANCESTORS:])
+            if nested not in made:
+                made[nested] = self._with_ancestors(lead, nested)
+            repeat = made[nested]
+            open_items.append(item)
+            extra = repeat.weight if repeat else 0
+            limit = min(room, self.limit - extra) if item == index else self.limit - extra
+            weight = self.weigh(self.text[self.edges[item] : self.edges[item + 1]])
+            rank = ROW if open_items[:-1] else ITEM
+            if weight <= limit:
+                atoms.append(Atom(self.edges[item], self.edges[item + 1], weight, rank, "list item", item, item, repeat))
+            else:
+                atoms += self._cut(item, item + 1, limit, PROSE, repeat, rank)
+        return atoms
+
+    def _with_ancestors(self, lead: Repeat | None, nested: tuple[int, ...]) -> Repeat | None:
+        """Return the lead-in with the first lines of the items that an item is nested in, within half the limit."""
+        if not nested:
+            return lead
+        said = lead.text if lead else ""
+        room = self.limit // 2 - (lead.weight if lead else 0)
+        for item in nested:
+            span = self.blocks[item].span
+            line = self.text[span.start : span.end].split("\n", 1)[0].rstrip()
+            line = head_within(line, max(0, room - 1), self.weigh)
+            if line.strip():
+                said += line + "\n"
+                room -= self.weigh(line + "\n")
+        return Repeat(said, self.weigh(said), "LEAD_IN") if said else None
+
+    # -- tables
+
+    def _table(self, index: int, after: int, room: int) -> list[Atom]:
+        """Return an atom per row, the first one with caption and header; each repeats the header when a chunk begins with it."""
+        top = index
+        while top < after and self.blocks[top].kind is not BlockKind.TABLE_ROW:
+            top += 1
+        headers = [block for block in self.blocks[index:top] if block.kind is BlockKind.TABLE_HEADER]
+        if top == after:
+            return self._cut(index, after, room, CELLS)
+        repeat = None if self.rows_as_sentences else self._header_repeat(headers, top)
+        extra = repeat.weight if repeat else 0
+        atoms: list[Atom] = []
+        above = 0
+        if top > index:
+            above = self.weigh(self.text[self.edges[index] : self.edges[top]])
+            if above > room:
+                atoms = self._cut(index, top, room, CELLS)
+                above = 0
+        names = headers[-1].cells if headers else ()
+        captions = [self.text[b.span.start : b.span.end] for b in self.blocks[index:top] if b.kind is BlockKind.CAPTION]
+        for row in range(top, after):
+            first_room = room if row == index else self.limit - extra
+            begins = row == top and above > 0
+            said = row_sentence(names, self.blocks[row]) + "\n" if self.rows_as_sentences else None
+            if begins and said is not None:
+                said = "\n".join([*captions, said])
+            weight = self.weigh(said if said is not None else self.text[self.edges[row] : self.edges[row + 1]])
+            if said is not None and weight > first_room - (self.head_weight if begins else 0):
+                said = None
+                weight = self.weigh(self.text[self.edges[row] : self.edges[row + 1]])
+            if begins and (said is not None or above + weight <= room):
+                total = weight if said is not None else above + weight
+                atoms.append(Atom(self.edges[index], self.edges[row + 1], total, BLOCK, "table", index, row, None, said))
+                continue
+            if begins:
+                atoms.append(Atom(self.edges[index], self.edges[top], above, BLOCK, "table", index, top - 1))
+            if weight <= first_room:
+                atoms.append(Atom(self.edges[row], self.edges[row + 1], weight, ROW, "row", row, row, repeat, said))
+            else:
+                atoms += self._cut(row, row + 1, first_room, CELLS, repeat, ROW)
+        return atoms
+
+    def _header_repeat(self, headers: list[Block], top: int) -> Repeat | None:
+        if not headers:
+            return None
+        said = self.text[headers[0].span.start : self.edges[top]].rstrip() + "\n"
+        room = self.limit * 3 // 4
+        if self.weigh(said) > room:
+            said = head_within(said, room, self.weigh)
+        return Repeat(said, self.weigh(said), "TABLE_HEADER") if said.strip() else None
+
+
+def _edges(document: Document) -> list[int]:
+    """Return where each block's part of the text begins, and the end: at the line of the block, so that tokens add up."""
+    edges = []
+    position = 0
+    for block in document.blocks:
+        edges.append(max(position, document.text.rfind("\n", position, block.span.start) + 1))
+        position = block.span.end
+    if edges:
+        edges.append(position)
+    return edges
+
+
+def _is_enumerated(block: Block) -> bool:
+    """Return whether a paragraph is a numbered item of a clause: （一）, (a)."""
+    return block.kind is BlockKind.PARAGRAPH and block.clause.startswith(("（", "("))

@@ -1,0 +1,60 @@
+"""structure: follows headings, clauses, lists and tables; packs by boundary strength inside walled sections. The default.
+
+Blocks become atoms (`atoms`), `packing` merges them over the weakest boundaries first, `assemble` makes passages. No step looks
+further than a block's neighbours, so an edit in one walled section changes no chunk of another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from chunking.document import Document
+from chunking.packing import boundary_key, pack_by_strength, pack_greedily
+from chunking.passage import Passage
+from chunking.strategies.assemble import Assembler
+from chunking.strategies.atoms import NO_WALL, Atom, build_atoms, heading_rank
+from chunking.strategies.base import Budget, Options, Strategy
+from chunking.strategies.outlined import outlined
+
+
+class StructureOptions(Options):
+    """Options of `structure`.
+
+    size: tokens a chunk may hold, the policy's limit where not given. walls: headings of this level and above (1 = highest)
+    always begin a chunk; 0 for none, 6 for all. tables: repeat the header rows before each part of a long table (``rows``), or
+    read rows out as sentences, 区域：华东；预计时效：两天。 (``sentences``). outline: find clauses and chapters in plain lines.
+    """
+
+    size: int | None = Field(default=None, ge=16)
+    walls: int = Field(default=2, ge=0, le=6)
+    packing: Literal["strength", "greedy"] = "strength"
+    tables: Literal["rows", "sentences"] = "rows"
+    outline: bool = True
+
+
+def cut(document: Document, options: StructureOptions, budget: Budget) -> list[Passage]:
+    """Return the passages of a document; parts of long lists and tables repeat their lead-in or header."""
+    if options.outline:
+        document = outlined(document)
+    limit = min(options.size or budget.limit, budget.limit)
+    weigh = budget.counter.count
+    atoms = build_atoms(document, limit, weigh, rows_as_sentences=options.tables == "sentences")
+    cuts = pack(document.text, atoms, limit, options.walls, greedy=options.packing == "greedy")
+    return Assembler(document, STRUCTURE.versioned_name, limit, weigh).passages(atoms, cuts)
+
+
+def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool = False) -> list[int]:
+    """Return the indices of the atoms that begin a chunk. walls: heading levels that never merge, 0 for none."""
+    weights = [atom.weight for atom in atoms]
+    extras = [atom.repeat.weight if atom.repeat else 0 for atom in atoms]
+    ranks = [atom.rank for atom in atoms]
+    wall = heading_rank(walls) if walls else NO_WALL
+    if greedy:
+        return pack_greedily(weights, extras, ranks, limit, wall)
+    keys = [boundary_key(text, atom.start, atom.end) for atom in atoms]
+    return pack_by_strength(weights, extras, ranks, keys, limit, wall)
+
+
+STRUCTURE = Strategy("structure", 1, StructureOptions, cut)

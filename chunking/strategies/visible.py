@@ -1,0 +1,30 @@
+"""What can be seen: blank and worthless stretches, and spans without the blanks at their ends."""
+
+from __future__ import annotations
+
+import regex
+
+from chunking.document import Span
+
+_VISIBLE = regex.compile(r"[^\s\p{Cf}\p{Cc}]")
+_RULE = regex.compile(r"[\s\p{Cf}]*+(?:[*_=~—–-][\s\p{Cf}]*+){3,200}")
+
+
+def is_blank(text: str) -> bool:
+    """Return whether nothing can be seen: only blanks, zero-width and control characters."""
+    return _VISIBLE.search(text) is None
+
+
+def is_worthless(text: str) -> bool:
+    """Return whether `text` is blank or no more than a rule (---, ***)."""
+    return _RULE.fullmatch(text) is not None or is_blank(text)
+
+
+def trimmed(text: str, start: int, end: int) -> Span:
+    """Return text[start:end] without blank lines before it and blanks behind it; the first line keeps its indentation."""
+    body = text[start:end]
+    tail = len(body.rstrip())
+    lead = len(body) - len(body.lstrip())
+    if lead >= tail:
+        return Span(start, start)
+    return Span(start + body.rfind("\n", 0, lead) + 1, start + tail)
