@@ -1,0 +1,229 @@
+"""outline(): the structure that a text carries in its words, the same for Markdown, HTML and plain text.
+
+Lines that begin a chapter become headings, lines that begin a clause begin a block, enumerated lines become list items. Real
+headings stay as they are; headings found in the text are ranked below the real ones around them. Contents pages are left alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from chunking.clauses import LONGEST_LINE, Mark, Marks, Rules, is_contents_line, rule_set
+from chunking.document import Block, BlockKind, Document, Span
+
+DEFAULT = rule_set()
+_DEEPEST_HEADING = 6
+_UNRANKED = -1
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line of a paragraph that begins something. `is_first` where it begins its block; `is_title` where it becomes a heading."""
+
+    block: int
+    start: int
+    end: int
+    mark: Mark
+    is_title: bool
+    is_dropped: bool = False
+
+
+def outline(document: Document, rules: Rules = DEFAULT) -> Document:
+    """Return the document with chapters, clauses and enumerations found in its paragraphs as blocks of their own.
+
+    The text is the same. New headings have a level and a label, blocks that begin a clause have `clause`; both and list items
+    carry the attributes `rule` and `rank` (smaller stands higher). Applying it twice changes nothing more.
+    """
+    lines = _marked_lines(document, rules)
+    _leave_out_contents(document.text, lines)
+    by_block: dict[int, list[_Line]] = {}
+    for line in lines:
+        if not line.is_dropped:
+            by_block.setdefault(line.block, []).append(line)
+    levels = _Levels()
+    groups = max((block.group for block in document.blocks), default=0)
+    items: list[int] = []
+    blocks: list[Block] = []
+    for index, block in enumerate(document.blocks):
+        if block.kind is BlockKind.HEADING:
+            blocks.append(levels.real(block, rules.match(block.label) if block.label else None))
+            items.clear()
+            continue
+        marked = by_block.get(index)
+        if marked is None:
+            blocks.append(block)
+            items.clear()
+            continue
+        for piece, mark, is_title in _pieces(document.text, block, marked):
+            if mark is None:
+                blocks.append(piece)
+                items.clear()
+            elif is_title:
+                blocks.append(levels.found(piece, mark))
+                items.clear()
+            elif mark.rule.marks is Marks.ITEM or mark.rule.name in ("head", "roman"):
+                if not items:
+                    groups += 1
+                while items and items[-1] >= mark.rank:
+                    items.pop()
+                items.append(mark.rank)
+                blocks.append(replace(_tagged(piece, mark), kind=BlockKind.LIST_ITEM, level=len(items), group=groups))
+            else:
+                blocks.append(_tagged(piece, mark))
+                items.clear()
+    return replace(document, blocks=tuple(blocks))
+
+
+def heading_paths(blocks: Iterable[Block]) -> list[tuple[str, ...]]:
+    """Return for every block the titles above it, outermost first. A heading stands in its own path; empty titles are left out."""
+    paths: list[tuple[str, ...]] = []
+    stack: list[tuple[int, str]] = []
+    path: tuple[str, ...] = ()
+    for block in blocks:
+        if block.kind is BlockKind.HEADING:
+            while stack and stack[-1][0] >= block.level:
+                stack.pop()
+            stack.append((block.level, block.label))
+            path = tuple(label for _, label in stack if label)
+        paths.append(path)
+    return paths
+
+
+def clauses_of(blocks: Iterable[Block]) -> list[str]:
+    """Return for every block the number of the clause it stands in, an item's behind its clause's (第十条（一）); empty before the first.
+
+    A heading without a number ends the clause before it.
+    """
+    clauses: list[str] = []
+    current = ""
+    for block in blocks:
+        if block.kind is BlockKind.LIST_ITEM:
+            clauses.append(current + block.clause)
+            continue
+        if block.clause or block.kind is BlockKind.HEADING:
+            current = block.clause
+        clauses.append(current)
+    return clauses
+
+
+class _Levels:
+    """Levels of headings: real ones keep theirs, found ones are ranked below the real ones that are open."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, int]] = []
+
+    def real(self, block: Block, mark: Mark | None) -> Block:
+        """Take note of a real heading. Return it, with its clause where its title begins with a number."""
+        while self._open and self._open[-1][1] >= block.level:
+            self._open.pop()
+        rank = mark.rank if mark is not None and mark.rule.marks is not Marks.ITEM else _UNRANKED
+        self._open.append((rank, block.level))
+        if mark is None or rank == _UNRANKED:
+            return block
+        return _tagged(block, mark)
+
+    def found(self, block: Block, mark: Mark) -> Block:
+        """Return a line of text as a heading."""
+        level = 0
+        while self._open and self._open[-1][0] >= mark.rank:
+            rank, open_level = self._open.pop()
+            level = open_level if rank == mark.rank else 0
+        level = level or min(_DEEPEST_HEADING, (self._open[-1][1] if self._open else 0) + 1)
+        self._open.append((mark.rank, level))
+        return replace(_tagged(block, mark), kind=BlockKind.HEADING, level=level, label=mark.label)
+
+
+def _tagged(block: Block, mark: Mark) -> Block:
+    attributes = {**block.attributes, "rule": mark.rule.name, "rank": str(mark.rank)}
+    return replace(block, clause=mark.clause, attributes=attributes)
+
+
+def _marked_lines(document: Document, rules: Rules) -> list[_Line]:
+    """Return the lines of paragraphs that begin something, in order."""
+    text, blocks = document.text, document.blocks
+    starts = [block.span.start for block in blocks]
+    lines: list[_Line] = []
+    for found in rules.line.finditer(text):
+        visible = found.end()
+        index = bisect_right(starts, visible) - 1
+        if index < 0:
+            continue
+        block = blocks[index]
+        if block.kind is not BlockKind.PARAGRAPH or visible >= block.span.end:
+            continue
+        start = max(found.start(), block.span.start)
+        if "\n" in text[start:visible]:
+            continue
+        end = text.find("\n", visible, block.span.end)
+        end = block.span.end if end < 0 else end
+        mark = rules.match(text[start : min(end, start + LONGEST_LINE + 1)])
+        if mark is None or (_goes_on(text, block, start, lines) and mark.rule.marks in (Marks.ITEM, Marks.TITLE)):
+            continue
+        start = visible - 2 if text[start:visible].endswith(("**", "__")) else visible
+        is_short = end - start <= LONGEST_LINE
+        lines.append(_Line(index, start, end, mark, mark.is_title and is_short))
+    return lines
+
+
+def _goes_on(text: str, block: Block, start: int, lines: Sequence[_Line]) -> bool:
+    """Return whether the line before it in its paragraph is unfinished: it ends in a letter and begins nothing itself."""
+    if start <= block.span.start or (lines and lines[-1].end == start - 1):
+        return False
+    return text[start - 2 : start - 1].isalnum() if start >= 2 else False
+
+
+def _leave_out_contents(text: str, lines: list[_Line]) -> None:
+    """Decide which titles are entries of a contents page, which is a run of titles without text between them."""
+    said = Counter((line.mark.text, line.mark.rest) for line in lines if line.is_title)
+    run: list[_Line] = []
+    for line in lines:
+        if line.is_title and is_contents_line(line.mark.rest):
+            _drop(line)
+        if run and (not line.is_title or text[run[-1].end : line.start].strip()):
+            _settle(run, said)
+            run = []
+        if line.is_title:
+            run.append(line)
+    if run:
+        _settle(run, said)
+
+
+def _settle(run: list[_Line], said: Counter[tuple[str, str]]) -> None:
+    """Drop the contents entries of one run of titles. A title followed at once by one of its rank or higher has no text."""
+    bare = [place for place in range(len(run) - 1) if run[place + 1].mark.rank <= run[place].mark.rank]
+    if len(bare) >= 2:
+        for place, line in enumerate(run):
+            if place <= bare[-1] or said[line.mark.text, line.mark.rest] > 1:
+                said[line.mark.text, line.mark.rest] -= 1
+                _drop(line)
+        return
+    for place in bare:
+        if run[place].mark.rule.marks is not Marks.HEADING:
+            _drop(run[place])
+
+
+def _drop(line: _Line) -> None:
+    """Take a line for no title: a clause stays a clause, a chapter's line is only text."""
+    line.is_title = False
+    line.is_dropped = line.mark.rule.marks is Marks.HEADING
+
+
+def _pieces(text: str, block: Block, lines: Sequence[_Line]) -> Iterable[tuple[Block, Mark | None, bool]]:
+    """Yield the parts of a paragraph: what stands before its first marked line, then a part for each of them."""
+    cuts: list[tuple[int, Mark | None, bool]] = []
+    if lines[0].start > block.span.start:
+        cuts.append((block.span.start, None, False))
+    for line in lines:
+        cuts.append((line.start, line.mark, line.is_title))
+        if line.is_title and line.end < block.span.end:
+            cuts.append((line.end, None, False))
+    for place, (start, mark, is_title) in enumerate(cuts):
+        end = cuts[place + 1][0] if place + 1 < len(cuts) else block.span.end
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        end -= len(piece) - len(piece.rstrip())
+        if start < end:
+            yield replace(block, span=Span(start, end)), mark, is_title

@@ -1,0 +1,104 @@
+"""Light work inside a line of Markdown: what a title or a cell says without its marks, and text without what readers never see."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_LONGEST = 1_000
+_SPECIAL = re.compile(r"[*_`\[<&\\{~!]")
+_CODE = re.compile(r"(?<!`)(`{1,5})(?!`)(.{1,200}?)(?<!`)\1(?!`)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ANCHOR = re.compile(r"\s*\{\s{0,4}[#.:][^{}]{0,100}\}\s*$")
+_LINK = re.compile(r"!?\[([^\[\]]{0,400})\](?:\([^()]{0,400}(?:\([^()]{0,200}\)[^()]{0,200})?\)|\[[^\[\]]{0,100}\])")
+_AUTOLINK = re.compile(r"<((?:https?|mailto|ftp):[^\s<>]{1,400})>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,400}>")
+_STARS = re.compile(r"(\*{1,3}|~~)(?=\S)([^*~]{1,400}?)(?<=\S)\1")
+_BARS = re.compile(r"(?<!\w)(_{1,3})(?=\S)(.{1,400}?)(?<=\S)\1(?!\w)")
+_STASHED = re.compile("\x00(\\d{1,4})\x00")
+
+_SPAN_OR_HIDDEN = re.compile(
+    r"(?<!`)(?P<ticks>`{1,8})(?!`)"
+    r"|<!--"
+    r"|<(?P<tag>script|style|noscript|template)(?=[\s/>])",
+    re.IGNORECASE,
+)
+_DATA_URI = re.compile(r"(?P<head>data:[\w.+-]{1,60}/[\w.+-]{1,60}(?:;[\w=.+-]{1,80}){0,4},)[^\s)\"'<>]*+", re.IGNORECASE)
+_SHORT_DATA = 200
+
+
+def plain_inline(text: str) -> str:
+    """Return what a reader sees of a title or cell: no emphasis marks, link targets, tags, anchors; entities decoded; one line."""
+    text = " ".join(text.split())
+    if len(text) > _LONGEST or not _SPECIAL.search(text):
+        return text
+    stash: list[str] = []
+
+    def keep(literal: str) -> str:
+        stash.append(literal)
+        return f"\x00{len(stash) - 1}\x00"
+
+    text = _CODE.sub(lambda code: keep(code[2].strip()), text)
+    text = _ESCAPE.sub(lambda escape: keep(escape[1]), text)
+    text = _AUTOLINK.sub(r"\1", text)
+    text = _TAG.sub("", text)
+    text = _ANCHOR.sub("", text)
+    for pattern, seen in ((_LINK, r"\1"), (_LINK, r"\1"), (_STARS, r"\2"), (_BARS, r"\2"), (_STARS, r"\2")):
+        text = pattern.sub(seen, text)
+    text = html.unescape(text).replace("\r", " ")
+    return " ".join(_STASHED.sub(lambda mark: stash[int(mark[1])] if int(mark[1]) < len(stash) else "", text).split())
+
+
+def without_hidden(text: str) -> str:
+    """Return Markdown text without comments and script, style, noscript and template elements; code spans are left alone."""
+    if "<" not in text:
+        return text
+    ticks_ahead: dict[str, bool] = {}
+    pieces: list[str] = []
+    position = copied = 0
+    while (found := _SPAN_OR_HIDDEN.search(text, position)) is not None:
+        start, opening = found.start(), found["ticks"]
+        if opening:
+            end = _closing_ticks(text, found.end(), opening) if ticks_ahead.get(opening, True) else -1
+            ticks_ahead[opening] = end >= 0
+            position = end if end >= 0 else found.end()
+            continue
+        closer = "-->" if found["tag"] is None else f"</{found['tag'].lower()}"
+        end = _end_of_hidden(text, found.end() - 2 if found["tag"] is None else found.end(), closer)
+        if end < 0:
+            position = found.end()
+            continue
+        pieces.append(text[copied:start])
+        position = copied = end
+    if not copied:
+        return text
+    pieces.append(text[copied:])
+    return "".join(pieces)
+
+
+def _closing_ticks(text: str, position: int, opening: str) -> int:
+    """Return where a code span ends that was opened by this run of backticks, or -1."""
+    close = re.compile(f"(?<!`){opening}(?!`)").search(text, position)
+    return close.end() if close else -1
+
+
+def _end_of_hidden(text: str, position: int, closer: str) -> int:
+    """Return the offset behind the closing mark, or -1."""
+    if closer == "-->":
+        end = text.find(closer, position)
+        return end + 3 if end >= 0 else -1
+    close = re.compile(re.escape(closer) + r"[^<>]{0,100}>", re.IGNORECASE).search(text, position)
+    return close.end() if close else -1
+
+
+def without_data_uris(text: str) -> str:
+    """Return the text with the content of `data:` addresses cut out of links and images, and everywhere if it is long."""
+    if "data:" not in text and "DATA:" not in text:
+        return text
+
+    def cut(found: re.Match[str]) -> str:
+        is_target = text[found.start() - 1 : found.start()] in ("(", "<", '"', "'")
+        is_short = found.end() - found.end("head") < _SHORT_DATA
+        return found.group() if is_short and not is_target else "data:"
+
+    return _DATA_URI.sub(cut, text)
