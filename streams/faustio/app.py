@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ class SafeApp(faust.App):  # type: ignore[misc]
         super().__init__(*args, **options)
         self.runners: list[Runner] = []
         self.leaving = asyncio.Event()
-        """Set while partitions are given up: at a rebalance and at shutdown. A handler that waits out an outage watches it and
-        raises Stopping. Cleared when the next generation begins."""
+        """Set while partitions are given up, at a rebalance and at shutdown, and time is short. A handler that waits out an outage
+        watches it and raises Stopping. Cleared when the next generation begins."""
         self.ready = asyncio.Event()
         """Set while tables are recovered and records flow."""
         self.gone = asyncio.Event()
@@ -46,10 +47,21 @@ class SafeApp(faust.App):  # type: ignore[misc]
         """How long handlers may go on when partitions are given up, before they are cancelled."""
 
     async def drain(self) -> None:
-        """Begin no more records; end those in work, within `drain_seconds` and a little."""
+        """Begin no more records and end those in work: half of `drain_seconds` to finish, half to notice `leaving`, then cancelled.
+
+        Ends within `drain_seconds` + CANCEL_SECONDS. A crashed app cancels at once.
+        """
         self.ready.clear()
+        patience = 0.0 if self.crashed else self.drain_seconds / 2
+        for runner in self.runners:
+            runner.close()
+        await self._for_each_runner(lambda runner: runner.finish(patience))
         self.leaving.set()
-        await asyncio.gather(*(runner.drain(self.drain_seconds) for runner in self.runners))
+        await self._for_each_runner(lambda runner: runner.finish(patience))
+        await self._for_each_runner(lambda runner: runner.cancel())
+
+    async def _for_each_runner(self, act: Callable[[Runner], Awaitable[None]]) -> None:
+        await asyncio.gather(*(act(runner) for runner in self.runners))
 
     def reopen(self) -> None:
         """Let the runners take the records of the new generation."""

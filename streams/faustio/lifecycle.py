@@ -36,15 +36,14 @@ async def start_app(app: SafeApp, on_crash: OnCrash, ready_seconds: float = 600)
 async def stop_app(app: SafeApp, drain_seconds: float) -> bool:
     """Stop an app within `drain_seconds`: end the handlers, commit, leave the group. True when all of it was done.
 
-    Handlers that wait see `app.leaving`; those still at it when two thirds of the time are over are cancelled. What is not
-    acknowledged comes again. False: the broker did not answer in time, or something hangs; what is left behind runs in
+    Handlers may finish for a quarter of the time (of 8 s), then those that wait see `app.leaving`, then they are cancelled: see
+    `SafeApp.drain`. What is not acknowledged comes again. False: the broker did not answer in time, or something hangs; what is left behind runs in
     daemon threads and in tasks of this loop, and the process should end.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + drain_seconds
     app.stopping = True
-    app.leaving.set()
-    app.drain_seconds = max(0.0, min(drain_seconds * 2 / 3, drain_seconds - LEAVE_SECONDS - CANCEL_SECONDS))
+    app.drain_seconds = max(0.0, drain_seconds - LEAVE_SECONDS - CANCEL_SECONDS)
     await app.drain()
     stopped = _keep(app.stop())
     await asyncio.wait({stopped}, timeout=max(0.1, until - loop.time()))

@@ -29,6 +29,9 @@ from streams.faustio.versions import require_known_versions
 
 require_known_versions()
 
+COMMITS_AT_MOST = 5
+"""`commit` does nothing when another commit is under way, which may have begun before the last acknowledgement: hence again."""
+
 
 class SafeRecovery(Recovery):  # type: ignore[misc]
     """Recovery with the order of holes 1 and 3 mended."""
@@ -142,5 +145,7 @@ class SafeConsumer(driver.Consumer):  # type: ignore[misc]
         if left:
             self.log.info("%d records are left unacknowledged and will come again", left)
             self._unacked_messages.clear()
-        if not self.app.crashed:  # a crashed consumer thread answers no more
+        for _ in range(COMMITS_AT_MOST):
+            if self.app.crashed or not any(self._acked.values()):
+                break  # a crashed consumer thread answers no more
             await self.commit_and_end_transactions()

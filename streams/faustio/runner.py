@@ -75,6 +75,7 @@ class Runner(ABC):
         async def agent(stream: Any) -> None:
             await self.run(stream)
 
+        agent.__name__ = agent.__qualname__ = self.name  # what Faust's log lines call it
         self._app.agent(topic, name=self.name)(agent)
         self._app.runners.append(self)
 
@@ -127,7 +128,7 @@ class Runner(ABC):
             with handling([slot.event for slot in slots]):
                 await call()
         except Stopping as stopping:
-            if not self._app.leaving.is_set():
+            if self._open.is_set():
                 log.warning("%s: a handler stops while the app does not; its partition waits: %s", self.name, stopping)
             return
         except Exception as error:  # noqa: BLE001 - any exception of a handler is a broken invariant
@@ -162,19 +163,23 @@ class Runner(ABC):
             log.info("%s: no commit before the crash: %r", self.name, late)
         await self._app.crash(error)
 
-    async def drain(self, grace_seconds: float) -> None:
-        """Begin nothing more; wait for handlers, then cancel them. Ends within grace + CANCEL_SECONDS."""
+    def close(self) -> None:
+        """Begin nothing more: a generation ends."""
         self._open.clear()
         self._forget()
-        own = self._tasks - {asyncio.current_task()}
-        if own and not self._failed:
-            await asyncio.wait(own, timeout=grace_seconds)
-        for task in own:
+
+    async def finish(self, seconds: float) -> None:
+        """Return when no handler is at work, or after `seconds`."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+
+    async def cancel(self) -> None:
+        """Cancel the handlers that are left, and forget the generation's records. Ends within CANCEL_SECONDS."""
+        for task in self._tasks:
             task.cancel()
-        if own:
-            _, stuck = await asyncio.wait(own, timeout=CANCEL_SECONDS)
-            if stuck:
-                log.warning("%s: %d handlers don't end when cancelled; left behind", self.name, len(stuck))
+        await self.finish(CANCEL_SECONDS)
+        if self._tasks:
+            log.warning("%s: %d handlers don't end when cancelled; left behind", self.name, len(self._tasks))
         self._queues.clear()
 
     def reopen(self) -> None:

@@ -1,0 +1,135 @@
+"""Workers as processes on a real broker: killed, stopped, stuck, crashed, cut off. What must hold each time is the same:
+nothing lost, order per key kept, and every record finds the table as its predecessor left it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.agents.chain_history import ChainHistory, chain_history
+
+from streams.embedded.apache_kafka import ApacheKafka
+from streams.embedded.tansu import TansuBroker
+from streams.settings import KafkaSettings
+
+
+def stop(history: ChainHistory, worker: int = -1) -> float:
+    """SIGTERM a worker; returns the seconds it took to end with exit code 0."""
+    process = history.processes[worker]
+    began = time.monotonic()
+    process.terminate()
+    assert process.wait(20) == 0, history.worker_log()
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("state", ["memory", "rocksdb"])
+def test_two_workers_killed_in_turn_lose_nothing(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str, state: str) -> None:
+    with chain_history(tansu_settings, tmp_path, fresh, state) as history:
+        history.produce(30)
+        first, second = history.start("one"), history.start("two")
+        history.wait_for_lines("handled", 60)
+        first.kill()
+        history.produce(10)
+        first = history.start("one")
+        history.wait_for_lines("handled", 100)
+        second.kill()
+        history.wait_for_lines("handled", 60)
+        history.wait_until_done()
+        history.check_nothing_lost_and_in_order()
+        first.kill()
+        history.start("one")
+        history.check_table()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("state", ["memory", "rocksdb"])
+def test_the_same_on_apache_kafka(apache_settings: KafkaSettings, tmp_path: Path, fresh: str, state: str) -> None:
+    test_two_workers_killed_in_turn_lose_nothing(apache_settings, tmp_path, fresh, state)
+
+
+def test_sigterm_under_load_ends_well_and_nothing_is_handled_twice(any_broker: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    with chain_history(any_broker, tmp_path, fresh) as history:
+        history.produce(40)
+        history.start(work_seconds=0.02)
+        history.wait_for_lines("handled", 150)
+        assert stop(history) < 10
+        half = len(history.lines("handled"))
+        assert half < 40 * history.keys, "stopped under load"
+        history.start()
+        history.wait_until_done()
+        history.check_nothing_lost_and_in_order()
+        handled = Counter((key, n) for _, key, n in history.lines("handled"))
+        assert set(handled.values()) == {1}
+
+
+def test_a_stuck_handler_neither_delays_sigterm_nor_loses_its_record(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    with chain_history(tansu_settings, tmp_path, fresh) as history:
+        history.produce(5)
+        history.start(stuck_on=3)
+        history.wait_for_lines("stuck", 1)
+        history.wait_for(lambda: any(line[2] == "2" for line in history.lines("handled")), "others handled")
+        assert stop(history) < 10
+        assert not [line for line in history.lines("handled") if int(line[2]) >= 3]
+        history.start()
+        history.wait_until_done()
+        history.check_nothing_lost_and_in_order()
+
+
+def test_a_rebalance_does_not_wait_for_a_stuck_handler(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    with chain_history(tansu_settings, tmp_path, fresh) as history:
+        history.produce(5)
+        stuck = history.start("one", stuck_on=4)
+        history.wait_for_lines("stuck", 1)
+        history.start("two")
+        history.wait_for_lines("up", 1)
+        stuck.kill()
+        history.wait_until_done()
+        history.check_nothing_lost_and_in_order()
+
+
+def test_a_broken_invariant_ends_the_worker_and_leaves_its_record(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    with chain_history(tansu_settings, tmp_path, fresh) as history:
+        history.produce(20)
+        worker = history.start(crash_on=7)
+        assert worker.wait(40) == 1
+        assert "told to crash" in history.worker_log()
+        assert not [line for line in history.lines("handled") if line[2] == "7"]
+        history.start()
+        history.wait_until_done()
+        history.check_nothing_lost_and_in_order()
+
+
+def test_a_broker_that_hangs_for_a_while_is_waited_for(tmp_path: Path, fresh: str) -> None:
+    with TansuBroker(tmp_path / "broker") as broker:
+        kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, single_record_batches=True)
+        with chain_history(kafka, tmp_path, fresh) as history:
+            history.produce(40)
+            history.start(work_seconds=0.02)
+            history.wait_for_lines("handled", 100)
+            assert broker.pid is not None
+            os.kill(broker.pid, signal.SIGSTOP)
+            time.sleep(4)  # the length of the outage, not a wait for something
+            os.kill(broker.pid, signal.SIGCONT)
+            history.wait_until_done()
+            history.check_nothing_lost_and_in_order()
+            assert stop(history) < 10
+
+
+@pytest.mark.kafka
+def test_a_broker_that_dies_and_comes_back_is_waited_for(apache_kafka: str, tmp_path: Path, fresh: str) -> None:
+    del apache_kafka  # only to skip where it can't run
+    with ApacheKafka(tmp_path / "broker") as broker:
+        with chain_history(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), tmp_path, fresh) as history:
+            history.produce(40)
+            history.start(work_seconds=0.02)
+            history.wait_for_lines("handled", 100)
+            broker.kill()
+            broker.start()
+            history.wait_until_done()
+            history.check_nothing_lost_and_in_order()
+            assert stop(history) < 10
