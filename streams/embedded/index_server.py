@@ -70,7 +70,9 @@ def refusal(status: int, words: str) -> web.Response:
 
 @web.middleware
 async def _in_qdrants_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every error into the server's status and JSON."""
+    """Turn every error into the server's status and JSON. A browser's page is refused: it could reach loopback from anywhere."""
+    if "Origin" in request.headers or request.url.host not in (LOOPBACK, "localhost"):
+        return refusal(403, "Forbidden: this index serves programs on this machine, not pages of a browser")
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge:

@@ -18,7 +18,7 @@ import numpy as np
 from qdrant_client import models
 
 from chunking.identity import point_id
-from streams.errors import InvariantBroken, NotPrepared, Unavailable
+from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
 from streams.index.qdrant_local import LocalStore
@@ -52,8 +52,16 @@ Value = TypeVar("Value")
 
 
 def open_index(settings: QdrantSettings) -> QdrantIndex:
-    """Return the index the settings name. A folder is loaded before this returns; NotPrepared when another process holds it."""
-    return QdrantIndex(RemoteStore(settings) if settings.url else LocalStore(settings.path))
+    """Return the index the settings name. A folder is loaded before this returns; NotPrepared when another process holds it.
+
+    UsageError for a url that is none. Nothing is asked of a server yet.
+    """
+    if not settings.url:
+        return QdrantIndex(LocalStore(settings.path))
+    try:
+        return QdrantIndex(RemoteStore(settings))
+    except ValueError as error:
+        raise UsageError(f"setting DOCDELTA_QDRANT__URL: {error}; it looks like http://host:6333") from error
 
 
 class QdrantIndex(VectorIndex):

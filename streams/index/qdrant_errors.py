@@ -26,7 +26,9 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from streams.errors import DocdeltaError, InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
 
-KNOWN = (ApiException, QdrantException, httpx.HTTPError, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError)
+KNOWN = (ApiException, QdrantException, httpx.HTTPError, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
+_NO_ANSWER = (ApiException, QdrantException, httpx.HTTPError, json.JSONDecodeError, UnicodeDecodeError, AssertionError)
+"""Nothing came, or nothing that the client can read: a 200 from a proxy is a JSONDecodeError, one without result an assertion."""
 _NO_SPACE = re.compile(r"no space left|disk is full|disk quota", re.IGNORECASE)
 _NO_COLLECTION = re.compile(r"collection\b.*(doesn't exist|not found)", re.IGNORECASE | re.DOTALL)
 _OTHER_SHAPE = re.compile(r"dimension error|vector name|index required", re.IGNORECASE)
@@ -51,7 +53,7 @@ def status_of(error: Exception) -> int | None:
     if isinstance(error, ResourceExhaustedResponse):
         return 429
     words = words_of(error)
-    if isinstance(error, (ApiException, QdrantException, httpx.HTTPError)):
+    if isinstance(error, _NO_ANSWER):
         return None
     if isinstance(error, (sqlite3.Error, OSError)):
         return 500

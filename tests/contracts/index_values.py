@@ -44,7 +44,7 @@ def payload(name: str, revision: int, *, tenant: str = "acme", document: str = "
     }
 
 
-def point(name: str, revision: int, at: Vector | None | str = "by name", **fields: Any) -> NewPoint:
+def point(name: str, revision: int, at: Vector | str | None = "by name", **fields: Any) -> NewPoint:
     """Return a point of that name. `at` None: without a vector."""
     where = vector_of(name) if isinstance(at, str) else at
     return NewPoint(chunk_id(name), where, payload(name, revision, **fields))

@@ -1,6 +1,7 @@
 """A Qdrant over HTTP that fails by script: the embedded index's REST facade with faults in front of it.
 
-Faults stand in a list; each request takes the first one whose `match` is in its "METHOD /path", after letting `skip` such requests pass.
+Faults stand in a list; each request takes the first one whose `match` is in its "METHOD /path", once `skip` such requests have
+passed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Fault:
     status: answered so, nothing carried out. hang: never answered, nothing carried out. cut_before: connection cut, nothing carried
     out. cut_after: carried out, connection cut. killed_after: that many operations of a batch carried out, connection cut.
     said: carried out, but every operation is reported with this status. garbled: carried out, the answer is no JSON.
+    pretend: answered with true, nothing carried out.
     """
 
     match: str = WRITES
@@ -43,6 +45,7 @@ class Fault:
     killed_after: int | None = None
     said: str | None = None
     garbled: bool = False
+    pretend: bool = False
 
 
 def disk_full(**where: Any) -> Fault:
@@ -64,6 +67,8 @@ class Shim:
     index: QdrantIndex
     faults: list[Fault] = field(default_factory=list)
     seen: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Each request with its query parameters."""
 
     @property
     def writes(self) -> list[list[dict[str, Any]]]:
@@ -87,6 +92,7 @@ class Shim:
         body = await request.read()
         operations = json.loads(body)["operations"] if WRITES in place else []
         self.seen.append((place, operations))
+        self.asked.append((place, dict(request.query)))
         fault = self._next_fault(place)
         if fault is None:
             return await handler(request)
@@ -103,12 +109,15 @@ class Shim:
             if parts.operations:
                 await self.index.store.batch(request.match_info["name"], parts.operations)
             return _cut(request)
+        if fault.pretend:
+            return web.json_response({"result": True, "status": "ok", "time": 0.0})
         answer = await handler(request)
         if fault.cut_after:
             return _cut(request)
         if fault.garbled:
             return web.Response(text="<html>bad gateway</html>")
-        assert isinstance(answer, web.Response) and isinstance(answer.body, bytes)
+        assert isinstance(answer, web.Response)
+        assert isinstance(answer.body, bytes)
         told = json.loads(answer.body)
         for result in told["result"]:
             result["status"] = fault.said

@@ -359,8 +359,8 @@ class TestSearch:
         assert hits[-1].score == pytest.approx(0.5, abs=1e-5)
 
     async def test_with_a_vector_of_another_model_is_refused(self, place: Place) -> None:
+        await place.index.apply(place.name, plan(1, [point("a", 1)]))
         with pytest.raises(NotPrepared):
-            await place.index.apply(place.name, plan(1, [point("a", 1)]))
             await place.index.search(place.name, query(np.ones(3, dtype=np.float32)))
 
 

@@ -1,0 +1,132 @@
+"""Laws of the index for any history of plans, also late and repeated ones: all kinds agree, and requests keep their bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from qdrant_client import models
+
+from streams.index.memory import MemoryIndex
+from streams.index.points import checked, requests_of
+from streams.index.qdrant import open_index
+from streams.index.qdrant_local import LocalStore
+from streams.ports import IndexPlan, VectorIndex
+from streams.settings import QdrantSettings
+from tests.contracts.index_values import SPEC, contents, payload, plan, point, query, same, vector_of
+
+NAMES = [f"n{number}" for number in range(8)]
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> IndexPlan:
+    """Return a plan of one of four documents; each document has chunks of its own, as ids include the document."""
+    tenant = draw(st.sampled_from(["acme", "rival"]))
+    document = draw(st.sampled_from(["d1", "d2"]))
+    revision = draw(st.integers(1, 6))
+    fields = {"tenant": tenant, "document": document}
+    shares = draw(st.lists(st.sampled_from(["upsert", "payload", "stamp", "delete", "none"]), min_size=8, max_size=8))
+    chosen = {kind: [f"{tenant}{document}{n}" for n, share in zip(NAMES, shares, strict=True) if share == kind] for kind in shares}
+    orders = draw(st.lists(st.integers(0, 99), min_size=8, max_size=8))
+    order = {f"{tenant}{document}{name}": key for name, key in zip(NAMES, orders, strict=True)}
+    bare = draw(st.booleans())
+    upserts = [
+        point(name, revision, None if bare else vector_of(name), order=order[name], **fields) for name in chosen.get("upsert", [])
+    ]
+    payloads = {name: payload(name, revision, order=order[name], note="changed", **fields) for name in chosen.get("payload", [])}
+    return plan(revision, upserts, payloads, chosen.get("stamp", []), chosen.get("delete", []), **fields)
+
+
+@given(st.lists(plans(), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_memory_and_local_mode_agree_after_any_history(history: list[IndexPlan]) -> None:
+    async def check() -> None:
+        pair: list[VectorIndex] = [MemoryIndex(), open_index(QdrantSettings())]
+        for index in pair:
+            await index.ensure_collection("kb", SPEC)
+            for each in history:
+                await index.apply("kb", each)
+        left, right = pair
+        same(await contents(left, "kb"), await contents(right, "kb"))
+        for tenant in ("acme", "rival"):
+            for document in ("d1", "d2"):
+                assert await left.document_points("kb", tenant, document) == await right.document_points("kb", tenant, document)
+            at = query(vector_of("anything"), tenant_id=tenant, limit=4)
+            ours, theirs = await left.search("kb", at), await right.search("kb", at)
+            assert [hit.chunk_id for hit in ours] == [hit.chunk_id for hit in theirs]
+            np.testing.assert_allclose([hit.score for hit in ours], [hit.score for hit in theirs], atol=1e-5)
+        await _map_agrees_with_a_full_walk(right.store)  # type: ignore[attr-defined]
+        await right.close()
+
+    asyncio.run(check())
+
+
+async def _map_agrees_with_a_full_walk(store: LocalStore) -> None:
+    for tenant in ("acme", "rival"):
+        for document in ("d1", "d2"):
+            must: list[models.Condition] = [
+                models.FieldCondition(key=key, match=models.MatchValue(value=value))
+                for key, value in (("tenant_id", tenant), ("document_id", document))
+            ]
+            where = models.Filter(must=must)
+            known, _ = await store.scroll("kb", where, None, 100)
+            walked = await store.run(lambda client, where=where: client.scroll("kb", scroll_filter=where, limit=100)[0])  # type: ignore[misc]
+            assert known == walked
+
+
+@given(plans(), st.lists(plans(), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_the_newest_revision_wins_in_any_order_where_nothing_is_deleted(newest: IndexPlan, older: list[IndexPlan]) -> None:
+    """A fence can't know what is gone (a late upsert comes back): deletes are the manifest's business, so they are left out."""
+
+    def without_deletes(each: IndexPlan, revision: int) -> IndexPlan:
+        upserts = [point_at(p.chunk_id, revision, newest) for p in each.upserts]
+        return IndexPlan(newest.tenant_id, newest.document_id, revision, tuple(upserts))
+
+    def point_at(chunk: str, revision: int, of: IndexPlan):  # type: ignore[no-untyped-def]
+        made = point("x", revision, tenant=of.tenant_id, document=of.document_id, note=f"revision {revision}")
+        return type(made)(chunk, made.vector, {**made.payload, "chunk_id": chunk})
+
+    async def check() -> None:
+        index = open_index(QdrantSettings())
+        await index.ensure_collection("kb", SPEC)
+        last = without_deletes(newest, 10)
+        await index.apply("kb", last)
+        for number, each in enumerate(older):
+            await index.apply("kb", without_deletes(each, number + 1))
+        held = await contents(index, "kb")
+        for written in last.upserts:
+            assert held[written.chunk_id].payload["note"] == "revision 10"
+        await index.close()
+
+    asyncio.run(check())
+
+
+@given(plans(), st.integers(200, 4000), st.integers(1, 5))
+@settings(max_examples=200, deadline=None)
+def test_requests_carry_the_whole_plan_in_order_within_their_bounds(given_plan: IndexPlan, max_bytes: int, max_points: int) -> None:
+    whole = checked(given_plan, SPEC)
+    requests = requests_of(whole, max_bytes, max_points)
+    sent: dict[str, list[str]] = {"upsert": [], "overwrite_payload": [], "set_payload": [], "delete": []}
+    for operations in requests:
+        wire = json.loads(models.UpdateOperations(operations=operations).model_dump_json(exclude_unset=True, exclude_none=True))
+        ids = [(kind, identity) for operation in wire["operations"] for kind, identity in _ids(operation)]
+        assert 1 <= len(ids) <= max_points
+        assert len(ids) == 1 or len(json.dumps(wire, ensure_ascii=False).encode()) <= max_bytes + 400
+        for kind, identity in ids:
+            sent[kind].append(identity)
+    kinds = [kind for operations in requests for operation in operations for kind in type(operation).model_fields]
+    assert kinds == sorted(kinds, key=list(sent).index)
+    assert list(map(len, sent.values())) == [len(whole.upserts), len(whole.payloads), len(whole.stamps), len(whole.deletes)]
+
+
+def _ids(operation: dict) -> list[tuple[str, str]]:  # type: ignore[type-arg]
+    (kind, body) = next(iter(operation.items()))
+    if kind == "upsert":
+        return [(kind, each["id"]) for each in body["points"]]
+    if kind == "delete":
+        return [(kind, identity) for identity in body["points"]]
+    return [(kind, identity) for identity in body["filter"]["must"][0]["has_id"]]
