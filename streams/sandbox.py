@@ -76,7 +76,7 @@ class ParsePool:
         process. Raises Unavailable when no process can be started, InvariantBroken when the parser can't be imported, Stopping
         after `close`. Cancelling it kills the process that was at work.
         """
-        limits = self._limits.get(media_type, self._default)
+        limits = self._limits.get(media_type.partition(";")[0].strip().lower(), self._default)
         size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
         facts = {"document": place or title or "-", "media_type": media_type, "bytes": size}
         if size > limits.input_bytes:

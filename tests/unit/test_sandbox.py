@@ -239,7 +239,7 @@ async def test_limits_follow_the_media_type() -> None:
         with pytest.raises(PoisonRecord, match=r"timed out after 0.2 s"):
             await parsers.parse("loop", "text/slow")
         with pytest.raises(PoisonRecord, match="larger than 8 bytes"):
-            await parsers.parse("say hello", "text/slow")
+            await parsers.parse("say hello", "Text/Slow; charset=utf-8")
         assert (await parsers.parse("say hello", "text/plain")).text.startswith("say|hello")
 
 
