@@ -104,7 +104,7 @@ class _Writer:
 
     def _limit(self, topic: str) -> int:
         if topic not in self._limits:
-            require_topics(self._admin, {topic})
+            require_topics(self._producer, {topic})
             self._limits[topic] = size_limit(self._admin, topic)
         return self._limits[topic]
 

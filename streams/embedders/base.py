@@ -1,0 +1,143 @@
+"""CheckedEmbedder: any model behind the `Embedder` port, with every answer checked before it is believed.
+
+A service that answers with fewer vectors than texts, or with NaN, must never shift or poison what is stored: one bad vector breaks
+every query that meets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.errors import PoisonRecord, Unavailable
+from streams.ports import Vector
+
+_MOST_TOKENS_A_BYTE = 6
+"""U+FDFA, three bytes, becomes eighteen characters when normalised; nothing grows more. Short texts need no counting."""
+_SPECIAL_TOKENS = 8
+
+
+class Model(Protocol):
+    """What a model must bring; `CheckedEmbedder` makes an `Embedder` of it."""
+
+    @property
+    def model(self) -> str:
+        """Name as policies write it."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Longest input in the model's own tokens, its special ones included; None when it has no limit."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of the model's own tokens of a text, uncut, special ones included."""
+        ...
+
+    async def vectors(self, texts: Sequence[str]) -> Sequence[npt.ArrayLike]:
+        """Return a vector a text, in order. Called with one or more non-blank texts within the limit. May answer wrongly."""
+        ...
+
+
+class CheckedEmbedder:
+    """An `Embedder`. At most `concurrency` calls reach the model at once; the others wait in order."""
+
+    def __init__(self, model: Model, concurrency: int = 1) -> None:
+        self._model = model
+        self._gate = asyncio.Semaphore(concurrency)
+
+    @property
+    def model(self) -> str:
+        """Name as policies write it in `embedding.model`."""
+        return self._model.model
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        return self._model.dimensions
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The model's own input limit in its own tokens, or None."""
+        return self._model.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of the model's own tokens of a text, uncut."""
+        return self._model.count_tokens(text)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one finite float32 vector a text, in order.
+
+        PoisonRecord, before any call, for a text that is blank or over the model's limit. Unavailable when the model answers
+        wrongly: nothing of the answer is used, the call may be repeated as a whole.
+        """
+        slots = await self.slots(texts)
+        found = [vector for vector in slots if vector is not None]
+        if len(found) != len(slots):
+            raise PoisonRecord("a blank text has no vector", position=next(i for i, vector in enumerate(slots) if vector is None))
+        return found
+
+    async def slots(self, texts: Sequence[str]) -> list[Vector | None]:
+        """Return one slot a text, in order: its vector, or None for a blank text, which the model never sees. Errors of `embed`."""
+        wanted = [position for position, text in enumerate(texts) if text.strip()]
+        found: list[Vector | None] = [None] * len(texts)
+        if not wanted:
+            return found
+        sent = [texts[position] for position in wanted]
+        await asyncio.to_thread(self._refuse_too_long, texts, wanted)
+        async with self._gate:
+            answer = await self._model.vectors(sent)
+        for position, vector in zip(wanted, checked(answer, len(sent), self.dimensions, self.model), strict=True):
+            found[position] = vector
+        return found
+
+    def _refuse_too_long(self, texts: Sequence[str], positions: Sequence[int]) -> None:
+        limit = self.max_tokens
+        if limit is None:
+            return
+        for position in positions:
+            text = texts[position]
+            if len(text.encode()) * _MOST_TOKENS_A_BYTE + _SPECIAL_TOKENS <= limit:
+                continue
+            tokens = self.count_tokens(text)
+            if tokens > limit:
+                raise PoisonRecord(
+                    "text is longer than the model reads; lower limits.max_tokens of the policy",
+                    model=self.model,
+                    tokens=tokens,
+                    limit=limit,
+                    position=position,
+                    begins=repr(text[:60]),
+                )
+
+
+def checked(answer: Sequence[npt.ArrayLike], texts: int, dimensions: int, model: str) -> list[Vector]:
+    """Return the answer as float32 vectors. Unavailable when count, length or a value is wrong."""
+    if len(answer) != texts:
+        raise Unavailable("model answered with another number of vectors than texts", model=model, texts=texts, vectors=len(answer))
+    vectors = []
+    for position, raw in enumerate(answer):
+        try:
+            vector: Vector = np.ascontiguousarray(raw, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise Unavailable(
+                f"model answered with something else than a vector: {error}", model=model, position=position
+            ) from error
+        if vector.shape != (dimensions,):
+            found = "x".join(map(str, vector.shape))
+            raise Unavailable("model answered with a vector of another length", model=model, found=found, wanted=dimensions)
+        if not np.isfinite(vector).all():
+            raise Unavailable("model answered with a value that is not a finite number", model=model, position=position)
+        if not vector.any():
+            raise Unavailable("model answered with a vector of zeros", model=model, position=position)
+        vectors.append(vector)
+    return vectors
