@@ -39,7 +39,9 @@ def search(
     invocation = options.invocation(context)
     groups = tuple(group) if group else None
     question = Question(tenant_of(tenant, invocation), query, limit, neighbours, groups, tuple(language or ()))
-    found = asyncio.run(_ask(invocation.settings(), question))
+    settings = invocation.settings()
+    require_index(settings)
+    found = asyncio.run(_ask(settings, question))
     if json:
         print_json({"query": query, "tenant_id": question.tenant_id, "hits": [hit.as_json() for hit in found]})
         return
@@ -54,7 +56,6 @@ async def _ask(settings: Settings, question: Question) -> list[Found]:
     from streams.index.qdrant import open_index
     from streams.reading.search import search as ask
 
-    require_index(settings)
     index = open_index(settings.qdrant)
     try:
         with stderr().status("searching"):

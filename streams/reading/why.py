@@ -101,7 +101,7 @@ class Why:
 
     def _serving(self) -> str:
         if self.indexed is None:
-            return "the index was not asked"
+            return "the index could not be asked" if self.problems else "no batch is served yet"
         if not self.indexed.chunks:
             return "searches find nothing of it"
         revisions = ", ".join(str(revision) for revision in self.indexed.revisions)
