@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from chunking.chunk import Chunk
 from chunking.chunker import Provenance, chunk
@@ -21,6 +23,7 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SITE = DEPLOY / "sample-site"
 POLICIES = {path.stem: path for path in sorted((DEPLOY / "policies").glob("*.yaml"))}
 FILES = load_site_file(SITE).files
+GOLDEN: list[dict[str, Any]] = yaml.safe_load((SITE / "golden.yaml").read_text(encoding="utf-8"))["questions"]
 
 
 def policy_named(name: str) -> ChunkPolicy:
@@ -101,6 +104,18 @@ def test_an_edit_of_the_session_costs_what_it_says(edit: Edit) -> None:
         assert delta.empty
     if edit.move:
         assert delta.updated
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=[golden["question"] for golden in GOLDEN])
+def test_a_golden_answer_stands_whole_in_one_chunk_under_its_headings(golden: dict[str, Any]) -> None:
+    path = next(path for path, said in FILES.items() if said.id == golden["document"])
+    chunks = chunks_of(path, (SITE / path).read_bytes(), FILES[path], policy_named("default"))
+    holding = [each for each in chunks if golden["fragment"] in each.text]
+    assert len(holding) == 1
+    expected = tuple(golden.get("heading_path", ()))
+    found = holding[0].heading_path
+    assert found == expected[: len(found)]
+    assert bool(found) == bool(expected)
 
 
 def test_a_policy_clause_is_found_by_its_number() -> None:
