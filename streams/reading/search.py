@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ def embedding_of(spec: str) -> Embedding:
 async def search(index: VectorIndex, open_embedder: Callable[[Embedding], Embedder], alias: str, question: Question) -> list[Found]:
     """Return the best passages, best first. The embedder is opened for what the alias serves, its query prefix before the text."""
     target = await served(index, alias)
-    embedder = open_embedder(target.embedding)
+    embedder = await asyncio.to_thread(open_embedder, target.embedding)
     (vector,) = await embedder.embed([target.embedding.query_prefix + question.text])
     query = Query(question.tenant_id, vector, question.limit, question.groups, question.languages)
     hits = await index.search(target.collection, query)

@@ -75,29 +75,46 @@ class Why:
 
     def _verdict(self) -> tuple[State, str]:
         serving = self._serving()
+        refusal = self._refusal()
         if self.seen is None:
+            if refusal:
+                return "dead_lettered", f"its event was refused: {refusal}; mend it and send it again; {serving}"
             if self.indexed and self.indexed.chunks:
                 return "current", f"no event of it is left on the broker; {serving}"
             return "unknown", "no event of this document was ever seen: check tenant and id, or send it with docdelta put"
         newest = self.seen.revision
-        refused = [letter for letter in self.dead_letters if letter.revision in (None, newest)]
-        settled = [receipt for receipt in self.receipts if receipt.revision >= newest]
-        outcomes = {receipt.outcome for receipt in settled if receipt.batch or receipt.outcome != "stale"}
-        if "dead_lettered" in outcomes or (refused and not settled):
-            reason = next(
-                (receipt.reason for receipt in settled if receipt.outcome == "dead_lettered"), refused[-1].reason if refused else ""
-            )
-            return "dead_lettered", f"revision {newest} was refused: {reason}; mend it and send a higher revision; {serving}"
-        if "held" in outcomes:
-            reason = next(receipt.reason for receipt in settled if receipt.outcome == "held")
-            return "held", f"revision {newest} is held: {reason}; {serving}"
+        settled = self._settled()
+        if refusal:
+            return "dead_lettered", f"an event was refused: {refusal}; mend it and send a revision above {newest}; {serving}"
+        held = next((receipt for receipt in settled if receipt.outcome == "held"), None)
+        if held is not None:
+            return "held", f"revision {newest} is held: {held.reason}; {serving}"
         if not settled:
             return "waiting", f"revision {newest} waits on the broker: look at docdelta status, is a worker running? {serving}"
-        if not any(receipt.batch or receipt.outcome == "unchanged" for receipt in settled):
-            return "waiting", f"revision {newest} is parsed and waits for a batch: look at docdelta status; {serving}"
         if self.seen.op == "delete":
             return "deleted", f"revision {newest} ended it"
-        return "current", f"revision {newest} is in the index; {serving}"
+        return "current", f"revision {newest} is settled; {serving}"
+
+    def _settled(self) -> list[Receipt]:
+        """Return the receipts about the newest revision. A "stale" of the parser is about an event that came late, not about it."""
+        newest = self.seen.revision if self.seen else 0
+        return [
+            receipt for receipt in self.receipts if receipt.revision >= newest and (receipt.batch or receipt.outcome != "stale")
+        ]
+
+    def _refusal(self) -> str:
+        """Return why the newest revision, or an unreadable event after it, was refused; empty when it was not."""
+        settled = self._settled()
+        told = [receipt.reason for receipt in settled if receipt.outcome == "dead_lettered"]
+        for letter in self.dead_letters:
+            if self.seen is None:
+                told.append(letter.reason)
+            elif letter.revision is None:
+                later = letter.partition == self.seen.partition and letter.offset > self.seen.offset
+                told += [letter.reason] if later and letter.stage == "parser" else []
+            elif letter.revision >= self.seen.revision and not settled:
+                told.append(letter.reason)
+        return told[-1] if told else ""
 
     def _serving(self) -> str:
         if self.indexed is None:
