@@ -21,7 +21,7 @@ def configure_logs(level: Literal["debug", "info", "warning", "error"], form: Li
     last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(ensure_ascii=False)
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
     )
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(

@@ -11,6 +11,7 @@ import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import structlog
 
@@ -80,6 +81,7 @@ class Worker:
         """Check what must exist, start the parser app, and follow [batches]. Raises UsageError when something is missing."""
         settings = self._settings
         await asyncio.to_thread(require_as_planned, settings.kafka, shared_topics(settings.topics, settings.kafka.partitions))
+        _make_folder(settings.worker.state_dir)
         if self._index is None:
             self._index = open_index(settings.qdrant)
         if self._wants(PARSER):
@@ -144,7 +146,7 @@ class Worker:
             await work
         except asyncio.CancelledError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, the worker goes down with it
             log.error("worker failed", reason=str(error))
             self._fail(error)
 
@@ -155,16 +157,15 @@ class Worker:
 
     async def _follow_batches(self) -> None:
         """Start and stop batch apps as [batches] says, newest record of a batch last."""
-        async with follow(self._settings.kafka, self._settings.topics.batches) as records:
-            async for record in records:
-                if record.value is None:
-                    continue
-                try:
-                    batch = decode(record.value, BatchRecord)
-                except UndecodableRecord as error:
-                    log.warning("batch record skipped", offset=record.offset, reason=str(error))
-                    continue
-                await self._take(batch)
+        async for _, value in follow(self._settings.kafka, self._settings.topics.batches):
+            if value is None:
+                continue
+            try:
+                batch = decode(value, BatchRecord)
+            except UndecodableRecord as error:
+                log.warning("batch record skipped", reason=str(error))
+                continue
+            await self._take(batch)
 
     async def _take(self, batch: BatchRecord) -> None:
         self._batches[batch.batch] = batch
@@ -207,6 +208,13 @@ class Worker:
             if served.state == "active" and served.batch != batch.batch and served.embedding == batch.embedding:
                 return Lender(served.collection, served.policy_fingerprint)
         return None
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"setting worker.state_dir: {folder} can't be made: {error.strerror}") from error
 
 
 async def run_worker(settings: Settings, only: str | None = None) -> int:

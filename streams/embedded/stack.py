@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -22,8 +22,7 @@ from streams.embedded.apache_kafka import ApacheKafka
 from streams.embedded.index_server import IndexServer, serve
 from streams.embedded.tansu import TansuBroker
 from streams.index.qdrant import QdrantIndex, open_index
-from streams.kafka.admin import apply_topics, describe_topics, plan_topics
-from streams.kafka.client import make_admin
+from streams.kafka.admin import apply_topics
 from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import follow
 from streams.settings import KafkaSettings, QdrantSettings, Settings, WorkerSettings
@@ -106,8 +105,7 @@ class EmbeddedStack:
     def _prepare_topics(self) -> None:
         kafka, topics = self.settings.kafka, self.settings.topics
         wanted = [*shared_topics(topics, kafka.partitions), *batch_topics(topics, self.batch.batch, kafka.partitions)]
-        admin = make_admin(kafka)
-        apply_topics(admin, plan_topics(describe_topics(admin, [topic.name for topic in wanted]), wanted))
+        apply_topics(kafka, wanted)
         produce_all(kafka, [OutRecord(topics.batches, self.batch.batch.encode(), encode(self.batch))])
 
     async def serve_this_batch(self) -> None:
@@ -117,10 +115,9 @@ class EmbeddedStack:
 
     async def receipts(self) -> AsyncIterator[Receipt]:
         """Yield every receipt from the beginning, then as they come."""
-        async with follow(self.settings.kafka, self.settings.topics.receipts) as records:
-            async for record in records:
-                if record.value is not None:
-                    yield decode(record.value, Receipt)
+        async for _, value in follow(self.settings.kafka, self.settings.topics.receipts):
+            if value is not None:
+                yield decode(value, Receipt)
 
 
 class ReceiptBook:
@@ -156,9 +153,10 @@ class ReceiptBook:
 
     async def of(self, event_ids: Sequence[str], stop: asyncio.Event | None = None) -> list[Receipt]:
         """Return the receipts of events, in the order asked; fewer when `stop` is set. Raises the worker's failure if it fell."""
-        waits: list[asyncio.Future[object]] = [asyncio.ensure_future(self._stack.worker.wait()), asyncio.ensure_future(self._all(event_ids))]
+        ends: list[Coroutine[object, object, object]] = [self._stack.worker.wait(), self._all(event_ids)]
         if stop is not None:
-            waits.append(asyncio.ensure_future(stop.wait()))
+            ends.append(stop.wait())
+        waits = [asyncio.ensure_future(end) for end in ends]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if self._stack.worker.failure is not None:
