@@ -247,7 +247,7 @@ class _Child:
         self.kill()
         code = await self.process.wait()
         self._requests.close()
-        # Reading to the end lets the loop close the pipe, also when it had stopped reading in the middle of a large reply.
+        # At its end the loop closes the pipe; what a flooding process left in it is thrown away.
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(1):
                 while await self._replies.read(1 << 20):
