@@ -127,7 +127,8 @@ def checked(answer: Sequence[npt.ArrayLike], texts: int, dimensions: int, model:
     vectors = []
     for position, raw in enumerate(answer):
         try:
-            vector: Vector = np.ascontiguousarray(raw, dtype=np.float32)
+            with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused below
+                vector: Vector = np.ascontiguousarray(raw, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise Unavailable(
                 f"model answered with something else than a vector: {error}", model=model, position=position

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,12 +47,23 @@ class FastembedModel:
         self._batch_size = min(batch_size, LARGEST_BATCH)
         self._embedding = _loaded(name, dimensions, directory, threads, offline)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"embeds {name}")
-        self._counting, self.max_tokens = _uncut_tokenizer(self._embedding)
+        truncation = self._embedding.model.tokenizer.truncation
+        self.max_tokens: int | None = truncation["max_length"] if truncation else None
         self.dimensions = len(self._run(["docdelta"])[0])
 
     def count_tokens(self, text: str) -> int:
         """Return the number of the model's own tokens, begin and end marks included."""
-        return len(self._counting.encode(text).ids)
+        return len(self._uncut.encode(text).ids)
+
+    @cached_property
+    def _uncut(self) -> Any:
+        """The model's tokenizer without the cutting and padding that fastembed sets on its own. Made when first needed: 0.6 s."""
+        from tokenizers import Tokenizer
+
+        uncut = Tokenizer.from_str(self._embedding.model.tokenizer.to_str())
+        uncut.no_truncation()
+        uncut.no_padding()
+        return uncut
 
     async def vectors(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector a text. Texts of like length run together, so that little is spent on padding."""
@@ -116,17 +128,9 @@ def _description(directory: Path, name: str) -> Description:
     except FileNotFoundError as error:
         example = '{"model_file": "model.onnx", "pooling": "mean", "normalize": true}'
         raise NotPrepared(f"model {name} is not known to fastembed; {file} must say how to use it, e.g. {example}") from error
-    except (ValueError, ValidationError) as error:
-        raise NotPrepared(f"{file} can't be read: {error}") from error
-
-
-def _uncut_tokenizer(embedding: Any) -> tuple[Any, int | None]:
-    """Return the model's tokenizer without cutting and padding, and the length at which fastembed would cut."""
-    from tokenizers import Tokenizer
-
-    own = embedding.model.tokenizer
-    limit = own.truncation["max_length"] if own.truncation else None
-    uncut = Tokenizer.from_str(own.to_str())
-    uncut.no_truncation()
-    uncut.no_padding()
-    return uncut, limit
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise NotPrepared(f"{file} can't be used: {place}: {fault['msg']}") from error
+    except ValueError as error:
+        raise NotPrepared(f"{file} is not JSON: {error}") from error
