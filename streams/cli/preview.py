@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
+
 from chunking.chunk import Chunk
 from chunking.chunker import Provenance, TooManyChunks
 from chunking.chunker import chunk as chunk_document
@@ -125,6 +127,8 @@ def block_json(document: Document, block: Block) -> dict[str, Any]:
 
 
 def one_line(text: str, width: int = 60) -> str:
-    """Return the beginning of a text on one line, for a table."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
+    """Return the beginning of a text on one line of at most `width` terminal cells, for a table."""
+    flat = " ".join(text[: 4 * width].split())
+    if cell_len(flat) <= width:
+        return flat
+    return set_cell_size(flat, width - 1).rstrip() + "…"

@@ -9,6 +9,7 @@ import typer
 
 from streams.cli import options
 from streams.cli.output import note, print_json, say, stderr
+from streams.cli.preview import one_line
 from streams.cli.sending import tenant_of
 from streams.errors import NotPrepared
 from streams.reading.search import Found, Question
@@ -80,14 +81,9 @@ def _tell(number: int, hit: Found) -> None:
     for passage in hit.after:
         say(_indented(passage.text, "   | "))
     if hit.parent_text:
-        say(f"   within: {_flat(hit.parent_text, 160)}")
+        say(f"   within: {one_line(hit.parent_text, 120)}")
     say(f"   {hit.source_uri or hit.document_id}  revision {hit.revision}, chunk {hit.ordinal} ({hit.chunk_id[:12]})\n")
 
 
 def _indented(text: str, mark: str) -> str:
     return "\n".join(mark + line for line in text.splitlines() if line.strip())
-
-
-def _flat(text: str, width: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
