@@ -124,8 +124,8 @@ def payload_bytes(payload: Mapping[str, Any], document_id: str, chunk_id: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    """One point's share of a request."""
+class Share:
+    """One point's share of a request: `size` is the estimate of its JSON in bytes."""
 
     kind: Literal["upsert", "payload", "stamp", "delete"]
     chunk_id: str
@@ -134,37 +134,35 @@ class _Item:
     vector: Vector | None = None
 
 
-def requests_of(
-    plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int = REQUEST_POINTS
-) -> list[list[models.UpdateOperation]]:
-    """Return the batch requests of a checked plan, to be sent one after the other, each confirmed before the next.
+def requests_of(plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int = REQUEST_POINTS) -> list[list[Share]]:
+    """Return the requests of a checked plan, to be sent one after the other, each confirmed before the next.
 
-    Operations stand in the plan's order, so deletes come last. Each request holds at most `max_points` points and, unless one
-    point alone is larger, at most `max_bytes` (estimate of its JSON). Raises PoisonRecord for a point above POINT_BYTES.
+    Shares stand in the plan's order, so deletes come last. Each request holds at most `max_points` points and, unless one
+    point alone is larger, at most `max_bytes`. Raises PoisonRecord for a point above POINT_BYTES or a payload that is no JSON.
     """
-    requests: list[list[_Item]] = []
+    requests: list[list[Share]] = []
     size = max_bytes
-    for item in _items(plan):
-        if size + item.size > max_bytes or len(requests[-1]) >= max_points:
+    for share in _shares(plan):
+        if size + share.size > max_bytes or len(requests[-1]) >= max_points:
             requests.append([])
             size = 0
-        requests[-1].append(item)
-        size += item.size
-    return [_operations(items, plan.revision) for items in requests]
+        requests[-1].append(share)
+        size += share.size
+    return requests
 
 
-def _items(plan: IndexPlan) -> Iterator[_Item]:
+def _shares(plan: IndexPlan) -> Iterator[Share]:
     for point in plan.upserts:
         payload = stored_payload(point.chunk_id, point.payload)
         size = _size(payload, point.vector, plan, point.chunk_id)
-        yield _Item("upsert", point.chunk_id, size, payload, point.vector)
+        yield Share("upsert", point.chunk_id, size, payload, point.vector)
     for chunk_id, fields in plan.payloads:
         payload = stored_payload(chunk_id, fields)
-        yield _Item("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
+        yield Share("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
     for chunk_id in plan.stamps:
-        yield _Item("stamp", chunk_id, _POINT_FRAME_BYTES)
+        yield Share("stamp", chunk_id, _POINT_FRAME_BYTES)
     for chunk_id in plan.deletes:
-        yield _Item("delete", chunk_id, _POINT_FRAME_BYTES)
+        yield Share("delete", chunk_id, _POINT_FRAME_BYTES)
 
 
 def _size(payload: dict[str, Any], vector: Vector | None, plan: IndexPlan, chunk_id: str) -> int:
@@ -180,22 +178,25 @@ def _size(payload: dict[str, Any], vector: Vector | None, plan: IndexPlan, chunk
     return size
 
 
-def _operations(items: Sequence[_Item], revision: int) -> list[models.UpdateOperation]:
-    """Return the operations of one request: neighbours of one kind become one operation where the API allows it."""
+def operations_of(shares: Sequence[Share], revision: int) -> list[models.UpdateOperation]:
+    """Return the operations of one request: neighbours of one kind become one operation where the API allows it.
+
+    Made only when the request is sent: a vector as Python floats takes eight times its room.
+    """
     operations: list[models.UpdateOperation] = []
-    for kind, group in groupby(items, key=lambda item: item.kind):
+    for kind, group in groupby(shares, key=lambda share: share.kind):
         members = list(group)
-        ids = [point_id(item.chunk_id) for item in members]
+        ids = [point_id(share.chunk_id) for share in members]
         if kind == "upsert":
-            points = [_point(identity, item) for identity, item in zip(ids, members, strict=True)]
+            points = [_point(identity, share) for identity, share in zip(ids, members, strict=True)]
             fence = models.Filter(must=[_not_newer(revision)])
             operations.append(models.UpsertOperation(upsert=models.PointsList(points=points, update_filter=fence)))
         elif kind == "payload":
             operations += [
                 models.OverwritePayloadOperation(
-                    overwrite_payload=models.SetPayload(payload=item.payload or {}, filter=among([identity], _not_newer(revision)))
+                    overwrite_payload=models.SetPayload(payload=share.payload or {}, filter=among([identity], _not_newer(revision)))
                 )
-                for identity, item in zip(ids, members, strict=True)
+                for identity, share in zip(ids, members, strict=True)
             ]
         elif kind == "stamp":
             older = models.FieldCondition(key="revision", range=models.Range(lt=revision))
@@ -206,10 +207,10 @@ def _operations(items: Sequence[_Item], revision: int) -> list[models.UpdateOper
     return operations
 
 
-def _point(identity: str, item: _Item) -> models.PointStruct:
+def _point(identity: str, share: Share) -> models.PointStruct:
     """Return a point without the client's own validation: it would walk every float once more."""
-    vector = {} if item.vector is None else {DENSE: item.vector.astype(np.float32, copy=False).tolist()}
-    return models.PointStruct.model_construct(id=identity, vector=vector, payload=item.payload)
+    vector = {} if share.vector is None else {DENSE: share.vector.astype(np.float32, copy=False).tolist()}
+    return models.PointStruct.model_construct(id=identity, vector=vector, payload=share.payload)
 
 
 def _not_newer(revision: int) -> models.FieldCondition:

@@ -19,7 +19,7 @@ from qdrant_client import models
 
 from chunking.identity import point_id
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
-from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, requests_of
+from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, operations_of, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
 from streams.index.qdrant_local import LocalStore
 from streams.index.qdrant_remote import RemoteStore
@@ -202,13 +202,12 @@ class QdrantIndex(VectorIndex):
         Raises before anything is sent: InvariantBroken and PoisonRecord of `points.checked`, PoisonRecord of a point too large.
         """
         plan = checked(plan, await self._spec(collection))
-        requests = requests_of(plan, *self._bounds)
         if plan.deletes:
-            deletes = await self._not_newer(collection, plan)
-            if deletes != plan.deletes:
-                requests = requests_of(replace(plan, deletes=deletes), *self._bounds)
-        for number, operations in enumerate(requests, start=1):
+            plan = replace(plan, deletes=await self._not_newer(collection, plan))
+        requests = requests_of(plan, *self._bounds)
+        for number, shares in enumerate(requests, start=1):
             place = f"request {number} of {len(requests)}"
+            operations = operations_of(shares, plan.revision)
             with translated(f"write, {place}", collection, writing=True, document_id=plan.document_id):
                 statuses = await self.store.batch(collection, operations)
             if len(statuses) != len(operations) or any(status != models.UpdateStatus.COMPLETED for status in statuses):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -148,7 +149,8 @@ class LocalStore:
             ids = self._candidates(self._concrete(client, name), where)
             if ids is None:
                 return client.scroll(name, scroll_filter=where, limit=limit, offset=offset, with_payload=True)
-            page = sorted(identity for identity in ids if offset is None or identity >= offset)
+            page = [identity for identity in ids if offset is None or identity >= offset]
+            page = sorted(page) if where else heapq.nsmallest(limit + 1, page)
             records = _matching(client.retrieve(name, page), where)[: limit + 1]
             return records[:limit], records[limit].id if len(records) > limit else None
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from streams.index.memory import MemoryIndex
-from streams.index.points import checked, requests_of
+from streams.index.points import checked, operations_of, requests_of
 from streams.index.qdrant import open_index
 from streams.index.qdrant_local import LocalStore
 from streams.ports import IndexPlan, VectorIndex
@@ -109,7 +109,7 @@ def test_the_newest_revision_wins_in_any_order_where_nothing_is_deleted(newest: 
 @settings(max_examples=200, deadline=None)
 def test_requests_carry_the_whole_plan_in_order_within_their_bounds(given_plan: IndexPlan, max_bytes: int, max_points: int) -> None:
     whole = checked(given_plan, SPEC)
-    requests = requests_of(whole, max_bytes, max_points)
+    requests = [operations_of(shares, whole.revision) for shares in requests_of(whole, max_bytes, max_points)]
     sent: dict[str, list[str]] = {"upsert": [], "overwrite_payload": [], "set_payload": [], "delete": []}
     for operations in requests:
         wire = json.loads(models.UpdateOperations(operations=operations).model_dump_json(exclude_unset=True, exclude_none=True))
