@@ -15,13 +15,14 @@ class OffsetContinuity:
     def check(self, topic: str, partition: int, generation: int, offset: int, committed: int | None) -> None:
         """Take the next offset of a partition. `generation` and `committed` (None: nothing yet) are the group's.
 
-        Within a generation every offset is its predecessor plus one; the first one is the committed offset, or 0.
+        Within a generation an offset is at most its predecessor plus one; the first one is at most the committed offset, or 0.
+        InvariantBroken for a later one. An earlier one is a repeat, which the pipeline bears.
         """
         last = self._last.get((topic, partition))
         expected = last[1] + 1 if last is not None and last[0] == generation else committed or 0
-        if offset != expected:
+        if offset > expected:
             raise InvariantBroken(
-                "offsets were skipped or came twice: the records between them are not handled; restart the worker, and report this",
+                "offsets were skipped, records between them are not handled: restart the worker, and report this",
                 topic=topic,
                 partition=partition,
                 expected=expected,

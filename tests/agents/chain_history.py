@@ -22,6 +22,9 @@ from streams.settings import KafkaSettings
 
 WORKER = Path(__file__).with_name("chain_worker.py")
 PARTITIONS = 4
+LEAST = {"session_timeout_seconds": 6.0, "heartbeat_seconds": 1.0}
+"""The shortest session that Apache Kafka accepts."""
+QUICK = {"session_timeout_seconds": 2.0, "heartbeat_seconds": 0.5}
 
 
 @dataclass
@@ -107,9 +110,9 @@ class ChainHistory:
         last = str(self.produced)
         self.wait_for(lambda: {k for _, k, n, _ in self.lines("effect") if n == last} == set(self.all_keys), "all effects", seconds)
 
-    def worker_log(self) -> str:
+    def worker_log(self, lines: int = 25) -> str:
         log = self.folder / "workers.log"
-        return "\n".join(log.read_text(errors="replace").splitlines()[-25:]) if log.is_file() else ""
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
 
     def effects(self) -> dict[str, list[tuple[int, int]]]:
         """Key → (n, previous) as they came, repeats included."""
@@ -137,7 +140,7 @@ class ChainHistory:
 @contextmanager
 def chain_history(kafka: KafkaSettings, folder: Path, name: str, state: str = "memory", keys: int = 20) -> Iterator[ChainHistory]:
     """A history with its topics made; its workers are killed at the end."""
-    fast = kafka.model_copy(update={"session_timeout_seconds": 6.0, "heartbeat_seconds": 1.0})
+    fast = kafka.model_copy(update=QUICK if kafka.single_record_batches else LEAST)
     history = ChainHistory(fast, folder, name, state, keys)
     history.create_topics()
     try:
