@@ -73,7 +73,8 @@ def require_index(settings: Settings) -> None:
 
 def _tell(number: int, hit: Found) -> None:
     page = f"p. {hit.page}" if hit.page is not None else ""
-    place = ", ".join(part for part in (hit.title, " > ".join(hit.heading_path), hit.clause, page) if part)
+    title = "" if hit.heading_path[:1] == (hit.title,) else hit.title
+    place = ", ".join(part for part in (title, " > ".join(hit.heading_path), hit.clause, page) if part)
     say(f"{number}. {hit.score:.3f}  {place}")
     for passage in hit.before:
         say(_indented(passage.text, "   | "))

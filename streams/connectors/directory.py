@@ -162,7 +162,9 @@ class DirectoryConnector:
                 report.failed.append(Refusal(upsert.file.document_id, str(error)))
                 continue
             # What is sent is what is remembered, also where the file changed since the scan.
-            fingerprints[change.document_id] = _fingerprint(data, upsert.file.media_type, upsert.file.metadata)
+            fingerprints[change.document_id] = _fingerprint(
+                data, upsert.file.media_type, upsert.file.source_uri, upsert.file.metadata
+            )
             yield change
         for delete in plan.deletes:
             yield DocumentChange(
@@ -184,7 +186,7 @@ class DirectoryConnector:
             media_type=file.media_type,
             content=content_of(data, file.media_type),
             title=said.title,
-            source_uri=said.source_uri or file.document_id,
+            source_uri=file.source_uri,
             language=said.language,
             kind=said.kind,
             labels=said.labels,
@@ -202,6 +204,7 @@ class DirectoryConnector:
     def _source_file(self, path: Path, relative: str, media_type: str, said: FileMetadata, site_time: int) -> SourceFile:
         """Return one file of a scan; whatever is wrong with it stands in `problem`."""
         document_id = said.id or relative
+        source_uri = said.source_uri or relative
         fingerprint, problem, modified = "", "", 0
         try:
             document_id = _ID.validate_python(document_id)
@@ -213,14 +216,14 @@ class DirectoryConnector:
                 )
             else:
                 data = path.read_bytes()
-                fingerprint = _fingerprint(data, media_type, said)
+                fingerprint = _fingerprint(data, media_type, source_uri, said)
                 problem = self._size_problem(path, data)
         except ValidationError as error:
             fault = error.errors()[0]["msg"].removeprefix("Value error, ")
             problem = f"{relative!r}: {fault}; rename it or set an id in {SITE_FILE}"
         except OSError as error:
             problem = f"{path} can't be read: {error.strerror}"
-        return SourceFile(document_id, path, media_type, fingerprint, modified, said, problem)
+        return SourceFile(document_id, path, media_type, fingerprint, modified, source_uri, said, problem)
 
     def _size_problem(self, path: Path, data: bytes) -> str:
         """Return why a file can't travel inside an event, where that is certain by its size alone."""
@@ -253,10 +256,10 @@ def _walk(root: Path, unreadable: list[str]) -> Iterator[Path]:
                 yield path
 
 
-def _fingerprint(data: bytes, media_type: str, said: FileMetadata) -> str:
+def _fingerprint(data: bytes, media_type: str, source_uri: str, said: FileMetadata) -> str:
     metadata = json.dumps(said.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(data).hexdigest()
-    return hashlib.sha256("\n".join((digest, media_type, metadata)).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256("\n".join((digest, media_type, source_uri, metadata)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _modified_us(path: Path) -> int:

@@ -33,8 +33,10 @@ UpsertReason = Literal["new", "changed", "again"]
 class SourceFile:
     """One file as a scan saw it.
 
-    fingerprint: over content, media type and metadata. modified_us: newest of the file's and the site file's modification times, in
-    microseconds since 1970. problem: why it can't be sent, with what to do; empty when it can.
+    fingerprint: over content, media type and metadata.
+    modified_us: newest of the file's and the site file's modification times, in microseconds since 1970.
+    source_uri: what a citation names: the path in the folder, or what the site file says.
+    problem: why it can't be sent, with what to do; empty when it can.
     """
 
     document_id: str
@@ -42,6 +44,7 @@ class SourceFile:
     media_type: str
     fingerprint: str
     modified_us: int
+    source_uri: str = ""
     metadata: FileMetadata = field(default_factory=FileMetadata)
     problem: str = ""
 

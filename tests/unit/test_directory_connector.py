@@ -450,3 +450,15 @@ def test_after_any_history_with_a_kept_state_the_newest_revision_is_what_the_fol
     assert {name: text for name, (_, text) in held.items() if text is not None} == {
         name: text for name, (text, _) in folder.items()
     }
+
+
+def test_a_moved_file_with_an_id_of_its_own_stays_the_same_document_with_a_new_address(folder: Path) -> None:
+    write(folder / "site.yaml", "files:\n  a.md: {id: page}\n  moved.md: {id: page}\n", at=NOW_US - HOUR_US)
+    broker = Broker()
+    sync(folder, broker)
+    (folder / "a.md").rename(folder / "moved.md")
+    sync(folder, broker, delete=True)
+    assert [(change.op, change.source_uri) for change in broker.taken if change.document_id == "page"] == [
+        ("upsert", "a.md"),
+        ("upsert", "moved.md"),
+    ]
