@@ -1,7 +1,8 @@
 """The table of clause rules: which line begins a chapter, a clause or a numbered item, and which only speaks of one.
 
-A rule sees one line. "第十条　值班员…" begins an article; "第十条规定的…", "7.2.2的要求…", "第三回合" are running text. Every decision is local
-to the line, so that an edit elsewhere changes nothing here; what needs the neighbours (contents pages) is in `outline`.
+A rule sees one line. "第十条　值班员…" begins an article; "第十条规定的…", "7.2.2的要求…", "第三回合" are running text.
+Every decision is local to the line, so that an edit elsewhere changes nothing here; what needs the neighbours (contents pages)
+is in `outline`.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ RULES: tuple[ClauseRule, ...] = (
     ClauseRule("circled", "[①-⑳⑴-⒇㈠-㈩]", "①-⑳⑴-⒇㈠-㈩", 85, Marks.ITEM),
     ClauseRule(
         "chapter_en",
-        r"(?:Chapter|CHAPTER)[ \t]{1,3}(?:\d{1,4}|[IVXLC]{1,8}|[A-Z][a-z]{2,9}(?:-[a-z]{3,5})?|[A-Z]{3,9}(?:-[A-Z]{3,5})?)(?![\w.]\w)",
+        r"(?:Chapter|CHAPTER)[ \t]{1,3}(?:\d{1,4}|[IVXLC]{1,8}|[A-Z][A-Za-z]{2,9}(?:-[A-Za-z]{3,5})?)(?![\w.]\w)",
         "C",
         20,
         Marks.HEADING,
@@ -127,7 +128,7 @@ RULES: tuple[ClauseRule, ...] = (
     ),
     ClauseRule(
         "part_en",
-        r"(?:Part|PART|Book|BOOK|Volume|VOLUME)[ \t]{1,3}(?:\d{1,3}|[IVXLC]{1,8}|One|Two|Three|Four|Five|Six|Seven|ONE|TWO|THREE)\b",
+        r"(?:Part|PART|Book|BOOK|Volume|VOLUME)[ \t]{1,3}(?:\d{1,3}|[IVXLC]{1,8}|(?i:One|Two|Three|Four|Five|Six))\b",
         "PBV",
         12,
         Marks.HEADING,

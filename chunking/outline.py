@@ -93,7 +93,7 @@ def heading_paths(blocks: Iterable[Block]) -> list[tuple[str, ...]]:
 
 
 def clauses_of(blocks: Iterable[Block]) -> list[str]:
-    """Return for every block the number of the clause it stands in, an item's behind its clause's (第十条（一）); empty before the first.
+    """Return for every block the number of the clause it stands in, an item's behind its clause's (第十条（一）).
 
     A heading without a number ends the clause before it.
     """

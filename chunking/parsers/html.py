@@ -15,84 +15,19 @@ from chunking.document import BlockKind
 from chunking.normalize import normalize
 from chunking.parsers.base import Builder, Parsed, Parser, UnreadableMarkup, text_of
 from chunking.parsers.table import Cell, Row, column_names, header_rows, resolve
+from chunking.parsers.tags import (
+    BREAKING,
+    CELLS,
+    CLOSED_BY_PARSER,
+    CONTENT,
+    FURNITURE_ROLES,
+    HEADINGS,
+    ITEMS,
+    LISTS,
+    NEVER_READ,
+)
 
 _DEEPEST = 12_000
-_SKIPPED = frozenset(
-    [
-        "script",
-        "style",
-        "nav",
-        "noscript",
-        "template",
-        "svg",
-        "head",
-        "iframe",
-        "object",
-        "embed",
-        "canvas",
-        "audio",
-        "video",
-        "map",
-        "select",
-        "textarea",
-        "datalist",
-        "annotation",
-        "annotation-xml",
-        "rt",
-        "rp",
-        "-comment",
-    ]
-)
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_LISTS = frozenset(("ul", "ol", "menu", "dl"))
-_ITEMS = frozenset(("li", "dt", "dd"))
-_BREAKING = (
-    frozenset(
-        [
-            "p",
-            "div",
-            "section",
-            "article",
-            "main",
-            "aside",
-            "header",
-            "footer",
-            "address",
-            "form",
-            "fieldset",
-            "legend",
-            "figure",
-            "figcaption",
-            "hr",
-            "details",
-            "summary",
-            "center",
-            "body",
-            "html",
-            "pre",
-            "blockquote",
-            "table",
-            "caption",
-            "thead",
-            "tbody",
-            "tfoot",
-            "tr",
-            "td",
-            "th",
-            "hgroup",
-            "search",
-            "dialog",
-            "optgroup",
-            "option",
-        ]
-    )
-    | _HEADINGS
-    | _LISTS
-    | _ITEMS
-)
-_CELLS = frozenset(("td", "th"))
-_CONTENT = frozenset(("main", "article", "section", "blockquote", "li"))
-_FURNITURE_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "menubar"))
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _BREAK = "\x00"
 _AROUND_BREAK = re.compile(" ?\x00 ?")
@@ -103,41 +38,7 @@ _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|brush:\s{0,3}|highlight-sour
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"^\s{0,99}<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"']([\w.:-]{1,40})", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"\s{0,99}<\?xml[^>]{0,400}\?>")
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]{0,30})")
-_SELF_CLOSING = frozenset(
-    [
-        "p",
-        "li",
-        "dt",
-        "dd",
-        "td",
-        "th",
-        "tr",
-        "thead",
-        "tbody",
-        "tfoot",
-        "option",
-        "optgroup",
-        "rt",
-        "rp",
-        "br",
-        "hr",
-        "img",
-        "input",
-        "meta",
-        "link",
-        "area",
-        "base",
-        "col",
-        "embed",
-        "source",
-        "track",
-        "wbr",
-        "body",
-        "html",
-        "head",
-    ]
-)
+_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]{0,30})[^<>]*>")
 _TABLE_PART = re.compile(r"\s*<(?:tr|td|th|tbody|thead|tfoot|caption)[\s>]", re.IGNORECASE)
 
 
@@ -187,7 +88,7 @@ class _Renderer:
             inside = None
             if tag == "-text":
                 self.inline.append(node.text_content or "")
-            elif tag not in _SKIPPED and self._enter(node, tag):
+            elif tag not in NEVER_READ and self._enter(node, tag):
                 inside = node.child
                 if inside is None:
                     self._leave(node, tag)
@@ -216,7 +117,7 @@ class _Renderer:
             return False
         if self.may_hide and self._is_hidden(node, tag):
             return False
-        if tag not in _BREAKING:
+        if tag not in BREAKING:
             if self.pre and tag == "code":
                 self._note_language(node)
             return True
@@ -226,13 +127,13 @@ class _Renderer:
         if self.pre:
             return True
         self._flush()
-        if tag in _CONTENT:
+        if tag in CONTENT:
             self.content += 1
-        if tag in _HEADINGS:
+        if tag in HEADINGS:
             self.heading = int(tag[1])
-        elif tag in _LISTS:
+        elif tag in LISTS:
             self._enter_list(node, tag)
-        elif tag in _ITEMS:
+        elif tag in ITEMS:
             self._enter_item(node, tag)
         elif tag == "blockquote":
             if not self.quotes:
@@ -249,7 +150,7 @@ class _Renderer:
 
     def _leave(self, node: LexborNode, tag: str) -> None:
         """Take note of a closing tag."""
-        if tag not in _BREAKING:
+        if tag not in BREAKING:
             return
         if self.table is not None:
             self._leave_in_table(tag, self.table)
@@ -257,14 +158,14 @@ class _Renderer:
         if self.pre and tag != "pre":
             return
         self._flush()
-        if tag in _CONTENT:
+        if tag in CONTENT:
             self.content -= 1
-        if tag in _HEADINGS:
+        if tag in HEADINGS:
             self.heading = 0
-        elif tag in _LISTS:
+        elif tag in LISTS:
             if self.lists:
                 self.lists.pop()
-        elif tag in _ITEMS:
+        elif tag in ITEMS:
             if self.items:
                 self.items.pop()
         elif tag == "blockquote":
@@ -302,7 +203,7 @@ class _Renderer:
             table.in_head = True
         elif tag == "tr":
             table.rows.append(Row(in_head=table.in_head))
-        elif tag in _CELLS:
+        elif tag in CELLS:
             if not table.rows:
                 table.rows.append(Row())
             attributes = node.attributes
@@ -319,7 +220,7 @@ class _Renderer:
         if table.nested:
             table.nested -= tag == "table"
             self.inline.append(" ")
-        elif tag in _CELLS:
+        elif tag in CELLS:
             table.rows[-1].cells[-1].text = self._line()
         elif tag == "caption":
             table.caption = self._line()
@@ -410,7 +311,7 @@ class _Renderer:
         return (
             "hidden" in attributes
             or attributes.get("aria-hidden") == "true"
-            or attributes.get("role") in _FURNITURE_ROLES
+            or attributes.get("role") in FURNITURE_ROLES
             or bool(_HIDING_STYLE.search(attributes.get("style") or ""))
         )
 
@@ -439,9 +340,9 @@ def _layout_tables(root: LexborNode) -> frozenset[int]:
                 layout.add(open_tables[-1][0])
             open_tables.append((node.mem_id, node))
             cells[node.mem_id] = 0
-        elif open_tables and tag in _CELLS:
+        elif open_tables and tag in CELLS:
             cells[open_tables[-1][0]] += 1
-        elif open_tables and tag in _HEADINGS:
+        elif open_tables and tag in HEADINGS:
             layout.add(open_tables[-1][0])
         following = node.child
         while following is None and node is not None:
@@ -460,7 +361,7 @@ def _check_depth(html: str) -> None:
         return
     depth = 0
     for tag in _TAG.finditer(html):
-        if tag[2].lower() in _SELF_CLOSING:
+        if tag[2].lower() in CLOSED_BY_PARSER:
             continue
         depth = max(0, depth - 1) if tag[1] else depth + 1
         if depth > _DEEPEST:
@@ -476,7 +377,7 @@ def _tree(html: str) -> LexborHTMLParser:
 
 def add_fragment(builder: Builder, html: str, item_level: int = 0, group: int = 0) -> None:
     """Add the visible text of a piece of HTML to a text that is being built, within a list item if `item_level` is above 0."""
-    if "<" in html and not _TAG.sub("", html).strip(" \n/>"):
+    if "<" in html and not _TAG.sub("", html).strip():
         return
     renderer = _Renderer(builder, group=group)
     if item_level:

@@ -53,41 +53,36 @@ def without_hidden(text: str) -> str:
     """Return Markdown text without comments and script, style, noscript and template elements; code spans are left alone."""
     if "<" not in text:
         return text
-    ticks_ahead: dict[str, bool] = {}
+    never: set[str] = set()
     pieces: list[str] = []
     position = copied = 0
     while (found := _SPAN_OR_HIDDEN.search(text, position)) is not None:
-        start, opening = found.start(), found["ticks"]
-        if opening:
-            end = _closing_ticks(text, found.end(), opening) if ticks_ahead.get(opening, True) else -1
-            ticks_ahead[opening] = end >= 0
-            position = end if end >= 0 else found.end()
+        opening, tag = found["ticks"], found["tag"]
+        position = found.end()
+        closer = opening or (f"</{tag.lower()}" if tag else "-->")
+        if closer in never:
             continue
-        closer = "-->" if found["tag"] is None else f"</{found['tag'].lower()}"
-        end = _end_of_hidden(text, found.end() - 2 if found["tag"] is None else found.end(), closer)
+        end = _end_of(closer, text, position if opening or tag else position - 2)
         if end < 0:
-            position = found.end()
-            continue
-        pieces.append(text[copied:start])
-        position = copied = end
+            never.add(closer)
+        elif opening:
+            position = end
+        else:
+            pieces.append(text[copied : found.start()])
+            position = copied = end
     if not copied:
         return text
     pieces.append(text[copied:])
     return "".join(pieces)
 
 
-def _closing_ticks(text: str, position: int, opening: str) -> int:
-    """Return where a code span ends that was opened by this run of backticks, or -1."""
-    close = re.compile(f"(?<!`){opening}(?!`)").search(text, position)
-    return close.end() if close else -1
-
-
-def _end_of_hidden(text: str, position: int, closer: str) -> int:
-    """Return the offset behind the closing mark, or -1."""
+def _end_of(closer: str, text: str, position: int) -> int:
+    """Return the offset behind the closing mark (a run of backticks, ``-->``, ``</tag``), or -1."""
     if closer == "-->":
         end = text.find(closer, position)
         return end + 3 if end >= 0 else -1
-    close = re.compile(re.escape(closer) + r"[^<>]{0,100}>", re.IGNORECASE).search(text, position)
+    pattern = f"(?<!`){closer}(?!`)" if closer[0] == "`" else re.escape(closer) + r"[^<>]{0,100}>"
+    close = re.compile(pattern, re.IGNORECASE).search(text, position)
     return close.end() if close else -1
 
 

@@ -6,279 +6,47 @@ Only block structure is parsed, so a line of 200 kB costs no more than one pass.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from chunking.document import BlockKind
-from chunking.parsers.base import Builder, Parsed, Parser, text_of
+from chunking.parsers.base import Parsed, Parser, text_of
 from chunking.parsers.frontmatter import split_front_matter
-from chunking.parsers.html import add_fragment
-from chunking.parsers.inline import plain_inline, without_data_uris, without_hidden
+from chunking.parsers.inline import without_data_uris
+from chunking.parsers.markdown_scan import scan
+from chunking.parsers.markdown_walk import Walk
 
 _DEEPEST = 40
 _COMMONMARK = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("reference")
-_ONLY_MARKS = re.compile(r"[\s>*+-]*(?:\d{1,9}[.)])?[\s>*+-]*\Z")
-_LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,80}\]:")
-_FOOTNOTE_LINES = re.compile(r"\n(?=\[\^[^\]\s]{1,80}\]:)")
-_HIDING = re.compile(r"<(?P<close>/?)(?P<tag>template|noscript|svg|script|style)(?=[\s/>])", re.IGNORECASE)
-_INDENTED = frozenset({BlockKind.LIST_ITEM, BlockKind.CODE})
 
 
-@dataclass(slots=True)
-class _Item:
-    """A list item while its own lines are gathered."""
-
-    level: int
-    group: int
-    has_block: bool = False
-    lines: tuple[int, int] | None = None
+def block_tokens(source: str) -> list[Token]:
+    """Return the block tokens of Markdown; their inline content is not parsed. Nesting above 40 is not followed."""
+    tokens: list[Token] = []
+    _COMMONMARK.block.parse(source, _COMMONMARK, {}, tokens)
+    return tokens
 
 
-@dataclass(slots=True)
-class _Walk:
-    """Walks block tokens in order and lays the source lines they cover into a Builder."""
-
-    lines: Sequence[str]
-    builder: Builder = field(default_factory=Builder)
-    done: int = 0
-    """Lines before this one are in the text or were left out on purpose."""
-    is_verbatim: bool = True
-    """Whether only blank lines were passed since the last block."""
-    containers: list[_Item | int] = field(default_factory=list)
-    """Open containers: list items, and the group number of each quote."""
-    lists: int = 0
-    quotes: int = 0
-    group: int = 0
-    hidden_until: str = ""
-    """Closing tag of an element that hides what stands before it."""
-    never_closed: set[str] = field(default_factory=set)
-    text_end: int = 0
-    """The line behind the last block."""
-
-    def walk(self, tokens: Sequence[Token]) -> None:
-        """Add the blocks of all tokens."""
-        for index, token in enumerate(tokens):
-            match token.type:
-                case "bullet_list_open" | "ordered_list_open":
-                    self._flush()
-                    if not self.containers:
-                        self.group = self.builder.new_group()
-                    self.lists += 1
-                case "bullet_list_close" | "ordered_list_close":
-                    self.lists -= 1
-                case "list_item_open":
-                    self.containers.append(_Item(self.lists, self.group))
-                case "blockquote_open":
-                    if not self.containers:
-                        self.group = self.builder.new_group()
-                    self.quotes += 1
-                    self.containers.append(self.group)
-                case "list_item_close" | "blockquote_close":
-                    self._flush()
-                    self.quotes -= token.type == "blockquote_close"
-                    self.containers.pop()
-                case "paragraph_open" | "heading_open" | "fence" | "code_block" | "html_block" | "hr" | "table_open":
-                    if token.map is not None:
-                        self._leaf(token, token.map[0], token.map[1], tokens, index)
-
-    def finish(self) -> None:
-        """Add what no token covers at the end of the source."""
-        self._pass_to(len(self.lines))
-
-    def paragraph(self, start: int, end: int) -> None:
-        """Add the lines as a top-level paragraph."""
-        text = "\n".join(self.lines[start:end])
-        if self.hidden_until:
-            self._pass_to(start)
-            text = self._after_hidden(text)
-        if _FOOTNOTE.match(text):
-            for note in _FOOTNOTE_LINES.split(text):
-                count = note.count("\n") + 1
-                self._add(BlockKind.FOOTNOTE, start, start + count, note)
-                start += count
-        else:
-            self._add(BlockKind.PARAGRAPH, start, end, text)
-
-    def _leaf(self, token: Token, start: int, end: int, tokens: Sequence[Token], index: int) -> None:
-        kind = token.type
-        item = self._item()
-        if kind == "html_block":
-            self._html(token.content, start, end)
-        elif kind == "hr" or self._is_still_hidden(kind, start, end):
-            self._drop(start, end)
-        elif kind in ("fence", "code_block"):
-            self._flush()
-            language = _LANGUAGE.search(token.info)
-            text = "\n".join(self.lines[start:end])
-            self._add(BlockKind.CODE, start, end, text, label=language.group() if language else "", group=self._group())
-        elif kind == "table_open":
-            self._flush()
-            self._table(start, end, tokens, index)
-        elif item is not None:
-            item.lines = (item.lines[0] if item.lines else start, end)
-        elif self.quotes:
-            self._add(BlockKind.QUOTE, start, end, "\n".join(self.lines[start:end]), group=self.group)
-        elif kind == "heading_open":
-            label = plain_inline(without_hidden(tokens[index + 1].content))
-            self._add(BlockKind.HEADING, start, end, "\n".join(self.lines[start:end]), level=int(token.tag[1]), label=label)
-        else:
-            self.paragraph(start, end)
-
-    def _is_still_hidden(self, kind: str, start: int, end: int) -> bool:
-        """Return whether a block stands inside a hidden element. The block that holds the closing tag is shown."""
-        if not self.hidden_until:
-            return False
-        if not any(self.hidden_until in line.lower() for line in self.lines[start:end]):
-            return True
-        if kind != "paragraph_open":
-            self.hidden_until = ""
-        return False
-
-    def _item(self) -> _Item | None:
-        """Return the innermost open list item."""
-        return next((holder for holder in reversed(self.containers) if isinstance(holder, _Item)), None) if self.lists else None
-
-    def _group(self) -> int:
-        return self.group if self.containers else 0
-
-    def _flush(self) -> None:
-        """Add the gathered lines of the innermost item as one block."""
-        item = self._item()
-        if item is None or item.lines is None:
-            return
-        (start, end), item.lines = item.lines, None
-        text = "\n".join(self.lines[start:end])
-        attributes = {"continued": "true"} if item.has_block else None
-        item.has_block = True
-        self._add(BlockKind.LIST_ITEM, start, end, text, level=item.level, group=item.group, attributes=attributes)
-
-    def _table(self, start: int, end: int, tokens: Sequence[Token], index: int) -> None:
-        group = self.builder.new_group()
-        cells: list[str] = []
-        row = start
-        for token in tokens[index + 1 :]:
-            if token.type == "table_close":
-                break
-            if token.type == "tr_open":
-                cells, row = [], token.map[0] if token.map else row + 1
-            elif token.type == "inline":
-                cells.append(plain_inline(without_hidden(token.content)))
-            elif token.type == "tr_close":
-                kind, below = (BlockKind.TABLE_HEADER, row + 2) if row == start else (BlockKind.TABLE_ROW, row + 1)
-                self._add(kind, row, below, "\n".join(self.lines[row:below]), group=group, cells=tuple(cells))
-        self.done = max(self.done, end)
-
-    def _html(self, content: str, start: int, end: int) -> None:
-        """Add the visible text of an HTML block; an element that hides its content may be closed by a later block."""
-        self._flush()
-        self._pass_to(start)
-        if self.hidden_until:
-            content = self._after_hidden(content)
-        opener = _left_open(content)
-        if opener is not None and self._is_closed_after(end, closer := f"</{opener[1]}"):
-            content, self.hidden_until = content[: opener[0]], closer
-        item = self._item()
-        add_fragment(self.builder, content, item.level if item else 0, self._group())
-        self.done, self.is_verbatim = max(self.done, end), False
-
-    def _is_closed_after(self, line: int, closer: str) -> bool:
-        if closer not in self.never_closed and not any(closer in text.lower() for text in islice(self.lines, line, None)):
-            self.never_closed.add(closer)
-        return closer not in self.never_closed
-
-    def _after_hidden(self, text: str) -> str:
-        """Return what follows the closing tag that is waited for; blank where it does not come here."""
-        place = text.lower().find(self.hidden_until)
-        if place < 0:
-            return ""
-        self.hidden_until = ""
-        return text[text.find(">", place) + 1 :] if ">" in text[place:] else ""
-
-    def _drop(self, start: int, end: int) -> None:
-        self._flush()
-        self._pass_to(start)
-        self.done, self.is_verbatim = max(self.done, end), False
-
-    def _pass_to(self, line: int) -> None:
-        """Pass the lines up to `line`: blank ones and bare container marks are nothing to read, all others become paragraphs."""
-        for number in range(self.done, line):
-            text = self.lines[number]
-            if not text or text.isspace():
-                continue
-            if _ONLY_MARKS.match(text) or self.hidden_until:
-                self.is_verbatim = False
-                continue
-            self._place(BlockKind.PARAGRAPH, number, number + 1, text)
-        self.done = max(self.done, line)
-
-    def _add(
-        self,
-        kind: BlockKind,
-        start: int,
-        end: int,
-        text: str,
-        *,
-        level: int = 0,
-        label: str = "",
-        group: int = 0,
-        cells: tuple[str, ...] = (),
-        attributes: dict[str, str] | None = None,
-    ) -> None:
-        self._pass_to(start)
-        self._place(kind, start, end, text, level, label, group, cells, attributes)
-
-    def _place(
-        self,
-        kind: BlockKind,
-        start: int,
-        end: int,
-        text: str,
-        level: int = 0,
-        label: str = "",
-        group: int = 0,
-        cells: tuple[str, ...] = (),
-        attributes: dict[str, str] | None = None,
-    ) -> None:
-        """Lay the text of the lines into the builder, behind the blank lines of the source where nothing was left out."""
-        text = text.rstrip() if kind is BlockKind.CODE else without_hidden(text).rstrip()
-        if not text:
-            self.done, self.is_verbatim = end, False
-            return
-        body = text if kind in _INDENTED else text.lstrip()
-        gap = "\n\n"
-        if self.is_verbatim:
-            gap = "\n".join(["", *self.lines[self.text_end : start], ""])
-        gap += text[: len(text) - len(body)]
-        self.builder.add(kind, body, gap=gap, level=level, label=label, group=group, cells=cells, attributes=attributes)
-        self.done, self.text_end, self.is_verbatim = end, end, True
-
-
-def _left_open(content: str) -> tuple[int, str] | None:
-    """Return offset and name of an element that hides its content and is not closed in this HTML block."""
-    opened: tuple[int, str] | None = None
-    for tag in _HIDING.finditer(content):
-        name = tag["tag"].lower()
-        if opened is None and not tag["close"]:
-            opened = (tag.start(), name)
-        elif opened is not None and tag["close"] and opened[1] == name:
-            opened = None
-    return opened
+def parse_slowly(data: bytes | str, declared_charset: str | None = None) -> Parsed:
+    """Return what the full parser makes of the whole file: the reference for the line scan."""
+    fields, text = _opened(data, declared_charset)
+    walk = Walk(text.split("\n"))
+    walk.walk(block_tokens(text), 0, len(walk.lines))
+    return _closed(walk, fields)
 
 
 def _parse(data: bytes | str, declared_charset: str | None = None) -> Parsed:
+    fields, text = _opened(data, declared_charset)
+    walk = Walk(text.split("\n"))
+    scan(walk, walk.lines, block_tokens)
+    return _closed(walk, fields)
+
+
+def _opened(data: bytes | str, declared_charset: str | None) -> tuple[dict[str, str], str]:
     fields, text = split_front_matter(text_of(data, declared_charset))
-    text = without_data_uris(text)
-    walk = _Walk(text.split("\n"))
-    tokens: list[Token] = []
-    _COMMONMARK.block.parse(text, _COMMONMARK, {}, tokens)
-    walk.walk(tokens)
-    walk.finish()
+    return fields, without_data_uris(text)
+
+
+def _closed(walk: Walk, fields: dict[str, str]) -> Parsed:
     return walk.builder.parsed(fields.get("title", ""), fields.get("lang", fields.get("language", "")))
 
 
