@@ -11,7 +11,7 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
@@ -38,7 +38,7 @@ class ChunkerAgent:
     outbox: Outbox
     manifests: Manifests
     index: VectorIndex
-    """Only read, and only where the manifest is lost or suspect."""
+    """Only read, and only where the manifest is lost."""
     collection: str
     policy: ChunkPolicy
     counter: TokenCounter
@@ -71,8 +71,8 @@ class ChunkerAgent:
                     await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), skipped.outcome, skipped.reason))
                 return
             complete = before is None or before.suspect or parsed.reindex
-            if complete:
-                before = await self._manifest_from_index(parsed, before)
+            if before is None:
+                before = await self._manifest_from_index(parsed)
                 if before is not None and parsed.revision < before.revision:
                     reason = f"revision {before.revision} is already in the index"
                     await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), "stale", reason))
@@ -81,15 +81,12 @@ class ChunkerAgent:
             await self._publish(key, parsed, planned)
             await self.outbox.patience.hold(lambda: self.manifests.put(key, planned.manifest), "saving the manifest")
 
-    async def _manifest_from_index(self, parsed: ParsedDocument, known: Manifest | None) -> Manifest | None:
-        """Return what the index holds of a document, under the newest revision that anybody knows of."""
+    async def _manifest_from_index(self, parsed: ParsedDocument) -> Manifest | None:
+        """Return what the index holds of a document, under the newest revision it knows."""
         points = await self.outbox.patience.hold(
             lambda: self.index.document_points(self.collection, parsed.tenant_id, parsed.document_id), "reading the index"
         )
-        found = manifest_of_points([point.payload for point in points])
-        if known is None:
-            return found
-        return replace(known, entries=found.entries if found else (), suspect=False)
+        return manifest_of_points([point.payload for point in points])
 
     async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
         def work() -> Planned:

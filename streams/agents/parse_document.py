@@ -11,7 +11,7 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from chunking.document import Document
@@ -84,7 +84,10 @@ class ParserAgent:
 
     async def _settle(self, record: InRecord, change: DocumentChange) -> None:
         assert record.key is not None
-        decision = settle_change(change, self._seen(record.key))
+        seen = self._seen(record.key)
+        if record.value is None and seen is not None and record.offset < seen.offset:
+            return  # delivered again, after newer revisions were remembered: it deleted what came before it, not them
+        decision = settle_change(change, seen)
         remember: Seen | None = decision.seen
         if isinstance(decision, AlreadySettled):
             if decision.outcome is not None:
@@ -98,7 +101,7 @@ class ParserAgent:
                 await self.outbox.refuse(record, error, _about(change))
                 remember = failed(decision.seen)
         if remember is not None:
-            value = remember.to_bytes()
+            value = replace(remember, offset=record.offset).to_bytes()
             await self.outbox.patience.hold(lambda: self.seen.put(record.key or b"", value), "remembering what was seen")
 
     async def _parsed(self, change: DocumentChange) -> bytes:

@@ -38,18 +38,18 @@ class Skipped:
 
 def skip_reason(parsed: ParsedDocument, manifest: Manifest | None) -> Skipped | None:
     """Return why a record needs no chunking at all, or None when it does."""
-    if manifest is None or parsed.reindex:
+    if manifest is None:
         return None
     if parsed.revision < manifest.revision:
         return Skipped("stale", f"revision {manifest.revision} is already planned")
-    if parsed.revision > manifest.revision or manifest.suspect:
+    if parsed.revision == manifest.revision and manifest.deleted and parsed.op == "upsert":
+        return Skipped("stale", "deleted at this revision")
+    if parsed.revision > manifest.revision or manifest.suspect or parsed.reindex:
         return None
     if parsed.event_id == manifest.event_id:
         return Skipped(None, "the same event again")
     if parsed.op == "delete" and not manifest.deleted:
         return None
-    if manifest.deleted and parsed.op == "upsert":
-        return Skipped("stale", "deleted at this revision")
     return Skipped("unchanged", "same revision again")
 
 
@@ -61,7 +61,8 @@ def plan_changes(
     counter: TokenCounter,
     complete: bool,
 ) -> Planned:
-    """Return what a revision changes. `complete`: `before` was read from the index, so the indexer clears what nobody names.
+    """Return what a revision changes. `complete`: the index may not be what `before` says (state lost, a delta refused, reindex
+    asked), so every chunk is named, the indexer compares each with what is there, and clears what nobody names.
 
     Raises PoisonRecord: blocks that do not fit the text, more chunks than the policy allows, one chunk too large for a record.
     """
@@ -79,7 +80,15 @@ def plan_changes(
     after = replace(after, event_id=parsed.event_id, changed=parsed.revision)
     if before is not None and delta.empty and not complete:
         return Planned((), replace(after, changed=before.changed), delta)
-    return Planned(tuple(_parts(parsed, delta, batch, complete)), after, delta)
+    return Planned(tuple(_parts(parsed, delta, _all_named(chunks, after, delta) if complete else delta, batch, complete)), after, delta)
+
+
+def _all_named(chunks: Sequence[Chunk], after: Manifest, delta: Delta) -> Delta:
+    """Return the delta with kept chunks among the updated ones. `before` may be older than changes that are still on their way to
+    the index, so "kept" would mean what the index held then."""
+    kept = set(delta.kept)
+    placed = (Placed(chunk, entry.order_key) for chunk, entry in zip(chunks, after.entries, strict=True))
+    return Delta(delta.added, (*delta.updated, *(p for p in placed if p.chunk.chunk_id in kept)), delta.removed)
 
 
 def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None:
@@ -94,12 +103,12 @@ def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None
     return Manifest(revision, tuple(entries), changed=revision)
 
 
-def _parts(parsed: ParsedDocument, delta: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:
-    """Give the delta in records of bounded size. The last one says what is removed and, in a complete delta, names every chunk
-    that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
-    pieces = list(_bounded(delta))
+def _parts(parsed: ParsedDocument, delta: Delta, named: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:
+    """Give what is named in records of bounded size, with the totals of the delta. The last one says what is removed and, when
+    complete, names every chunk that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
+    pieces = list(_bounded(named))
     earlier = [record.chunk_id for piece in pieces[:-1] for records in piece for record in records]
-    kept = (*delta.kept, *earlier) if complete else delta.kept
+    kept = tuple(earlier) if complete else delta.kept
     for number, (added, updated) in enumerate(pieces, start=1):
         last = number == len(pieces)
         yield ChunkChanges(

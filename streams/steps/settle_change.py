@@ -4,7 +4,7 @@ Rules, in order (the newest revision seen is the only authority, also when it fa
   older revision                       stale
   the same event again                 nothing: its outcome is already out
   equal revision, same content         unchanged; parsed again only if it failed before, or if `reindex` asks
-  equal revision, delete over upsert   the delete wins
+  equal revision, delete over upsert   the delete wins, whatever else it says
   equal revision, other content        poison: a revision names one content
   newer revision, same content         unchanged, and the revision is remembered
   otherwise                            parse (upsert) or end (delete)
@@ -23,23 +23,28 @@ from streams.errors import PoisonRecord
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the parser remembers of one document: its newest revision, and a fingerprint of all that the revision said."""
+    """What the parser remembers of one document: its newest revision, and a fingerprint of all that the revision said.
+
+    `offset` is where the record stood that said it. A null value has no revision of its own ("delete the newest"), so a redelivered
+    one is known only by standing before what has been remembered since.
+    """
 
     revision: int
     fingerprint: str
     deleted: bool = False
     failed: bool = False
     event_id: str = ""
+    offset: int = -1
 
     def to_bytes(self) -> bytes:
         """Return a compact, truthy form."""
-        return json.dumps([self.revision, self.fingerprint, self.deleted, self.failed, self.event_id]).encode()
+        return json.dumps([self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Seen:
         """Return what `to_bytes` wrote. Raises ValueError on anything else."""
-        revision, fingerprint, deleted, failed, event_id = json.loads(value)
-        return cls(revision, fingerprint, deleted, failed, event_id)
+        revision, fingerprint, deleted, failed, event_id, offset = json.loads(value)
+        return cls(revision, fingerprint, deleted, failed, event_id, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +91,16 @@ def settle_change(change: DocumentChange, seen: Seen | None) -> ToParse | ToEnd 
         if not (same or (deleted and seen.deleted)) or seen.failed or change.reindex:
             return pass_on
         return AlreadySettled("unchanged", "same content under a newer revision", fresh)
-    if change.reindex or (seen.failed and same):
-        return pass_on
     if deleted and not seen.deleted:
         return pass_on
     if seen.deleted and not deleted:
         return AlreadySettled("stale", "deleted at this revision")
-    if not same:
+    if not same and not deleted:
         raise PoisonRecord(
             f"revision {change.revision} was already seen with other content; send a higher revision", revision=change.revision
         )
+    if change.reindex or seen.failed:
+        return pass_on
     if change.event_id == seen.event_id:
         return AlreadySettled(None, "the same event again")
     return AlreadySettled("unchanged", "same revision again")

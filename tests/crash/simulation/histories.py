@@ -1,0 +1,187 @@
+"""Histories: what happens to a few small documents, and what may go wrong meanwhile. One seed, one history."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, replace
+
+from schemas.codec import encode
+from schemas.document_change import Content, DocumentChange
+from schemas.record import document_key
+
+WORDS = ("ash", "birch", "cedar", "date", "elm", "fir", "gum", "hazel")
+TITLES = ("Trees", "Woods")
+UNREADABLE = "%unreadable%"
+"""A document with this paragraph can't be parsed."""
+UNEMBEDDABLE = "%unembeddable%"
+"""A chunk with this text can't be embedded."""
+
+LITTLE_FAULTS = ("refuse", "lose_answer", "prefix", "outage")
+GREAT_FAULTS = ("crash", "graceful", "zombie", "lose_manifests", "lose_seen")
+FAULTS = LITTLE_FAULTS + GREAT_FAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record for [documents]. kind: upsert, delete, null (a value of None) or garbage (no DocumentChange at all)."""
+
+    kind: str
+    tenant: str
+    document: str
+    revision: int = 0
+    paragraphs: tuple[str, ...] = ()
+    title: str = TITLES[0]
+    event_id: str = ""
+    reindex: bool = False
+
+    @property
+    def key(self) -> bytes:
+        return document_key(self.tenant, self.document)
+
+    @property
+    def value(self) -> bytes | None:
+        """Return the record's value as a producer would write it."""
+        if self.kind == "null":
+            return None
+        if self.kind == "garbage":
+            return json.dumps({"schema": "docdelta.document_change/1", "what": self.event_id}).encode()
+        content = Content(text="\n\n".join(self.paragraphs)) if self.kind == "upsert" else None
+        return encode(
+            DocumentChange(
+                tenant_id=self.tenant,
+                document_id=self.document,
+                revision=self.revision,
+                op="upsert" if self.kind == "upsert" else "delete",
+                media_type="text/plain",
+                content=content,
+                title=self.title if self.kind == "upsert" else "",
+                event_id=self.event_id,
+                reindex=self.reindex,
+            )
+        )
+
+    def __str__(self) -> str:
+        said = f" “{self.title}: {' | '.join(self.paragraphs)}”" if self.kind == "upsert" else ""
+        again = " reindex" if self.reindex else ""
+        return f"{self.kind} {self.tenant}/{self.document} r{self.revision} ({self.event_id}){again}{said}"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Events in the order of the log, what may go wrong (kinds, at most `fault_limit` times), and the seed of all dice."""
+
+    events: tuple[Event, ...]
+    faults: frozenset[str] = frozenset()
+    fault_limit: int = 0
+    fault_rate: float = 0.03
+    partitions: int = 1
+    eager_store: bool = False
+    """The local table shows a value before its changelog record is confirmed (stock Faust); else after (streams/faustio)."""
+    small_parts: bool = False
+    """Changes travel in many parts."""
+    seed: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}, {self.partitions} partition(s), at most {self.fault_limit} of {sorted(self.faults)}"]
+        options = [name for name in ("eager_store", "small_parts") if getattr(self, name)]
+        lines += [f"options: {', '.join(options)}"] if options else []
+        return "\n".join([*lines, *(f"  {number}. {event}" for number, event in enumerate(self.events))])
+
+
+def history_of(seed: int, longest: int = 14) -> History:
+    """Return the history of a seed."""
+    dice = random.Random(seed)
+    faults = _faults(dice)
+    events = _events(dice, dice.randint(3, longest))
+    history = History(
+        events=events,
+        faults=faults,
+        fault_limit=dice.randint(1, 8) if faults else 0,
+        fault_rate=dice.choice((0.01, 0.03, 0.1)),
+        partitions=dice.choice((1, 1, 2)),
+        eager_store=dice.random() < 0.3,
+        small_parts=dice.random() < 0.25,
+        seed=seed,
+    )
+    return replace(history, events=_allowed(history))
+
+
+def _faults(dice: random.Random) -> frozenset[str]:
+    """Return the kinds of faults of a history: mostly a few together, and never both tables lost (nobody would know the past)."""
+    kinds = {kind for kind in LITTLE_FAULTS if dice.random() < 0.5}
+    kinds |= {kind for kind in ("crash", "graceful", "zombie") if dice.random() < 0.4}
+    if dice.random() < 0.3:
+        kinds.add(dice.choice(("lose_manifests", "lose_seen")))
+    return frozenset(kinds)
+
+
+def _allowed(history: History) -> tuple[Event, ...]:
+    """Leave out what nobody could get right once the parser's memory is lost: it alone knows failed and deleted revisions."""
+    if "lose_seen" not in history.faults:
+        return history.events
+    return tuple(event for event in history.events if event.kind != "null" and UNREADABLE not in event.paragraphs)
+
+
+def _events(dice: random.Random, count: int) -> tuple[Event, ...]:
+    names = [("a", "x"), ("b", "x"), ("a", "y")][: dice.randint(1, 3)]
+    now: dict[tuple[str, str], Event] = {}
+    past: list[Event] = []
+    for number in range(count):
+        name = dice.choice(names)
+        event = _next_event(dice, name, now.get(name), past, f"e{number}")
+        if event.kind in ("upsert", "delete") and event.revision >= (now[name].revision if name in now else 0):
+            now[event.tenant, event.document] = event
+        past.append(event)
+    return tuple(past)
+
+
+def _next_event(dice: random.Random, name: tuple[str, str], last: Event | None, past: list[Event], event_id: str) -> Event:
+    tenant, document = name
+    revision = last.revision if last else 0
+    roll = dice.random()
+    of_this = [event for event in past if (event.tenant, event.document) == name and event.kind in ("upsert", "delete")]
+    if roll < 0.05:
+        return Event("garbage", tenant, document, event_id=event_id)
+    if roll < 0.10 and last:
+        return Event("null", tenant, document, event_id=event_id)
+    if roll < 0.20 and last:
+        return Event("delete", tenant, document, revision + dice.choice((0, 1, 2)), event_id=event_id)
+    if roll < 0.30 and of_this:
+        return dice.choice(of_this)  # the very same record again
+    if roll < 0.36 and of_this:
+        return replace(dice.choice(of_this), event_id=event_id)  # an old or equal revision under a new event
+    if roll < 0.40 and last and last.kind == "upsert":
+        return replace(last, revision=revision + 1, event_id=event_id)  # nothing new
+    if roll < 0.45 and last:
+        return replace(last, event_id=event_id, reindex=True)
+    before = last.paragraphs if last and last.kind == "upsert" else ()
+    paragraphs = _edited(dice, before)
+    title = dice.choice(TITLES) if dice.random() < 0.3 else (last.title if last and last.kind == "upsert" else TITLES[0])
+    return Event("upsert", tenant, document, revision + dice.choice((1, 1, 1, 2, 5)), paragraphs, title, event_id)
+
+
+def _edited(dice: random.Random, before: tuple[str, ...]) -> tuple[str, ...]:
+    """Return paragraphs after one or two edits: inserted, replaced, removed, moved; now and then emptied or unusable."""
+    if not before:
+        return tuple(dice.choice(WORDS) for _ in range(dice.randint(1, 4)))
+    roll = dice.random()
+    if roll < 0.05:
+        return ()
+    text = [words for words in before if not words.startswith("%")]
+    if roll < 0.09:
+        return (*text, UNREADABLE)
+    if roll < 0.13:
+        return (*text, UNEMBEDDABLE)
+    for _ in range(dice.randint(1, 2)):
+        edit = dice.choice(("insert", "replace", "remove", "move"))
+        place = dice.randrange(len(text) + 1)
+        if edit == "insert" or not text:
+            text.insert(place, dice.choice(WORDS))
+        elif edit == "replace":
+            text[place % len(text)] = dice.choice(WORDS)
+        elif edit == "remove":
+            del text[place % len(text)]
+        else:
+            text.insert(place, text.pop(dice.randrange(len(text))))
+    return tuple(text)

@@ -1,0 +1,327 @@
+"""Member: one consumer group's part of a worker for one partition: its runners, its table, its agents, until it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from chunking.document import Document
+from streams.agents.chunk_document import ChunkerAgent
+from streams.agents.index_changes import IndexerAgent
+from streams.agents.manifests import Manifests
+from streams.agents.parse_document import ParserAgent
+from streams.agents.recheck import recheck, recheck_seen
+from streams.agents.refusals import Outbox
+from streams.errors import Stopping
+from streams.patience import Patience
+from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
+from tests.crash.simulation import documents
+from tests.crash.simulation.loop import SimulatedLoop
+from tests.crash.simulation.world import BATCH, BATCHES, CHANGES, COLLECTION, NAMES, PARSER, POLICY, Operation, World
+
+EPOCH = datetime(2031, 1, 1, tzinfo=UTC)
+Note = Callable[[Any, str], None]
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A record in its place of the queue of its partition."""
+
+    record: InRecord
+    done: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(eq=False)
+class Member:
+    """state: owner → (draining →) dead, or owner → zombie → dead. A zombie goes on as if nothing had happened, but can't commit."""
+
+    world: World
+    loop: SimulatedLoop
+    group: str
+    partition: int
+    generation: int
+    note: Note
+    fail: Callable[[str], None]
+    eager_store: bool
+    state: str = "owner"
+    table: dict[bytes, bytes] = field(default_factory=dict)
+    runners: list[Runner] = field(default_factory=list)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    ticks: Iterator[int] = field(default_factory=itertools.count)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    manifests: Manifests = field(init=False)
+    in_grace: bool = False
+    """A predecessor may still be at work: commits are held (streams/agents/recheck.py)."""
+    paused: bool = False
+
+    def __post_init__(self) -> None:
+        self.table = self.world.recovered_table(self.group, self.partition)
+        self.manifests = Manifests(Table(self))
+        if self.group == PARSER:
+            parser = ParserAgent(self.outbox("parser"), Table(self), _parse, _fetch, 1_000_000, poison_attempts=2)
+            self.runners = [KeyedRunner(self, NAMES.documents, parser.handle)]
+            return
+        embedder, index = Embedder(self), IndexPort(self)
+        self.chunker = ChunkerAgent(
+            self.outbox("chunker"), self.manifests, index, COLLECTION, POLICY, documents.token_counter(), embedder, poison_attempts=2
+        )
+        self.indexer = IndexerAgent(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
+        self.runners = [
+            KeyedRunner(self, NAMES.parsed, self.chunker.handle),
+            BatchRunner(self, CHANGES, self.indexer.handle),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.partition} g{self.generation}{'' if self.state == 'owner' else ' ' + self.state}"
+
+    def outbox(self, stage: Any) -> Outbox:
+        """Return the way out of a stage."""
+        patience = Patience(self.stopping, first=0.1, longest=1.0, dice=lambda: 0.5)
+        return Outbox(Log(self), NAMES, patience, self._now, stage, "" if stage == "parser" else BATCH)
+
+    def _now(self) -> datetime:
+        return EPOCH + timedelta(milliseconds=next(self.ticks))
+
+    async def perform(self, kind: str, what: str, *steps: Callable[[], Any]) -> Any:
+        """Hand an operation to the world and wait for its answer."""
+        if self.state == "dead":
+            raise asyncio.CancelledError
+        operation = Operation(self, kind, what, list(steps), self.loop.create_future())
+        self.world.pending.append(operation)
+        return await operation.answer
+
+    def start(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        """Run something in this member."""
+        task: asyncio.Task[None] = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def die(self) -> None:
+        """End at once, as after SIGKILL: nothing of it is heard any more."""
+        self.state = "dead"
+        for task in list(self.tasks):
+            task.cancel()
+
+    def recheck(self) -> None:
+        """Do over what a predecessor may have undone."""
+
+        async def work() -> None:
+            try:
+                await self._recheck()
+            except Stopping:
+                return
+            self.in_grace = self.paused = False
+
+        self.start(work())
+
+    async def _recheck(self) -> None:
+        handled = {runner.topic: runner.log[runner.began : runner.position] for runner in self.runners}
+        keys = [record.key for records in handled.values() for record in records if record.key is not None]
+        if self.group == PARSER:
+            await recheck_seen(Table(self), self.outbox("parser").patience, keys)
+        else:
+            await recheck(self.indexer, self.manifests, keys, handled[CHANGES])
+
+    @property
+    def idle(self) -> bool:
+        """True when no handler is at work."""
+        return not self.tasks
+
+
+class Runner:
+    """Both runners' acknowledgement: in offset order (streams/faustio/runner.py)."""
+
+    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+        self.member, self.topic, self.handle = member, topic, handle
+        self.place = (member.group, topic, member.partition)
+        self.position = member.world.committed[self.place]
+        self.acked = self.began = self.position
+        self.slots: deque[Slot] = deque()
+
+    @property
+    def log(self) -> list[InRecord]:
+        return self.member.world.logs[self.topic, self.member.partition]
+
+    @property
+    def can_deliver(self) -> bool:
+        """True when there is a record to take, and room."""
+        member = self.member
+        return self.position < len(self.log) and not member.stopping.is_set() and not member.paused and self._has_room()
+
+    def _has_room(self) -> bool:
+        raise NotImplementedError
+
+    def deliver(self, most: int) -> None:
+        """Take records and start their handler."""
+        raise NotImplementedError
+
+    def _take(self) -> Slot:
+        slot = Slot(self.log[self.position])
+        self.position += 1
+        self.slots.append(slot)
+        return slot
+
+    async def _work(self, slots: Sequence[Slot], argument: Any) -> None:
+        try:
+            await self.handle(argument)
+        except Stopping:
+            return
+        except Exception as error:  # noqa: BLE001: whatever leaves an agent is a finding
+            self.member.fail(f"{self.member} {self.topic}: {type(error).__name__} left the agent: {error}")
+            return
+        for slot in slots:
+            slot.done = True
+        if self.member.state != "dead":
+            self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Pass every record up to the first that is not done."""
+        while self.slots and self.slots[0].done:
+            self.acked = self.slots.popleft().record.offset + 1
+
+
+class KeyedRunner(Runner):
+    """Keys at once, one at a time per key."""
+
+    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+        super().__init__(member, topic, handle)
+        self.tails: dict[bytes, Slot] = {}
+
+    def _has_room(self) -> bool:
+        return len(self.slots) < 6
+
+    def deliver(self, most: int) -> None:
+        slot = self._take()
+        self.member.note(self.member, f"takes {self.topic}@{slot.record.offset}")
+        before = self.tails.get(slot.record.key) if slot.record.key is not None else None
+        slot.task = self.member.start(self._in_turn(slot, before))
+        if slot.record.key is not None:
+            self.tails[slot.record.key] = slot
+
+    async def _in_turn(self, slot: Slot, before: Slot | None) -> None:
+        if before is not None and before.task is not None:
+            await asyncio.wait([before.task])
+            if not before.done:
+                return
+        await self._work([slot], slot.record)
+
+
+class BatchRunner(Runner):
+    """Groups, one at a time, acknowledged as a whole."""
+
+    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+        super().__init__(member, topic, handle)
+        self.group: asyncio.Task[None] | None = None
+
+    def _has_room(self) -> bool:
+        return self.group is None or self.group.done()
+
+    def deliver(self, most: int) -> None:
+        slots = [self._take() for _ in range(min(most, len(self.log) - self.position))]
+        self.member.note(self.member, f"takes {self.topic}@{slots[0].record.offset}..{slots[-1].record.offset}")
+        self.group = self.member.start(self._work(slots, [slot.record for slot in slots]))
+
+
+class Log:
+    """streams.ports.Log"""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+        await self._member.perform(
+            "publish", f"publish {topic} {_short(value)}", lambda: self._member.world.append(topic, key, value)
+        )
+
+
+class Table:
+    """streams.ports.Table"""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._member.table.get(key)
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        assert value, "table values must be truthy"
+        member = self._member
+        if member.eager_store:
+            member.table[key] = value
+        changelog = member.world.changelogs[member.group, member.partition]
+        await member.perform("put", f"changelog {key.decode()} {_short(value)}", lambda: changelog.append((key, value)))
+        member.table[key] = value
+
+
+class IndexPort:
+    """What the agents use of streams.ports.VectorIndex."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._index = member.world.index
+
+    async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
+        def read() -> dict[str, StoredPoint]:
+            found = {chunk_id: self._index.points[chunk_id] for chunk_id in chunk_ids if chunk_id in self._index.points}
+            return {
+                chunk_id: StoredPoint(chunk_id, dict(payload), vector if with_vectors else None)
+                for chunk_id, (payload, vector) in found.items()
+            }
+
+        result: dict[str, StoredPoint] = await self._member.perform("read", f"retrieve {len(chunk_ids)} points", read)
+        return result
+
+    async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
+        result: list[StoredPoint] = await self._member.perform(
+            "read", f"list {tenant_id}/{document_id}", lambda: self._index.of_document(tenant_id, document_id)
+        )
+        return result
+
+    async def apply(self, collection: str, plan: IndexPlan) -> None:
+        counts = f"+{len(plan.upserts)} ~{len(plan.payloads)} ={len(plan.stamps)} -{len(plan.deletes)}"
+        what = f"apply {plan.tenant_id}/{plan.document_id} r{plan.revision} {counts}"
+        await self._member.perform("apply", what, *self._index.steps(plan))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the agents use no index.{name}")
+
+
+class Embedder:
+    """streams.ports.Embedder"""
+
+    model, dimensions, max_tokens = "simulated", documents.DIMENSIONS, None
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def count_tokens(self, text: str) -> int:
+        return len(text)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        assert all(text.strip() for text in texts), "blank text for the embedder"
+        asked = list(texts)
+        vectors: list[Vector] = await self._member.perform("embed", f"embed {asked}", lambda: documents.embed(asked))
+        return vectors
+
+
+async def _parse(data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str]) -> Document:
+    assert isinstance(data, str)
+    return documents.parse(data, title)
+
+
+async def _fetch(reference: str, limit: int) -> bytes:
+    raise AssertionError("no references here")
+
+
+def _short(value: bytes) -> str:
+    return value[:160].decode("utf-8", "replace")
+
+
+MEMBER_GROUPS = (PARSER, BATCHES)

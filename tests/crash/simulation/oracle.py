@@ -1,0 +1,184 @@
+"""Oracle: what a history must come to, worked out anew from its events alone, and how a world is held against it."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from chunking.chunk import Chunk
+from chunking.chunker import Provenance, chunk
+from chunking.document import DocumentKey
+from chunking.manifest import Manifest
+from schemas.codec import decode
+from schemas.dead_letter import DeadLetter
+from schemas.receipt import Receipt
+from schemas.record import split_document_key
+from tests.crash.simulation import documents
+from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, Event
+from tests.crash.simulation.world import BATCH, BATCHES, NAMES, POLICY, World
+
+Content = tuple[tuple[str, ...], str]
+"""Paragraphs and title."""
+
+
+@dataclass(slots=True)
+class Expected:
+    """What is to come of one document. The first revision that says something is the only authority for its number."""
+
+    revision: int = -1
+    said: object = None
+    deleted: bool = False
+    failed: bool = False
+    good: Content | None = None
+    """What the newest revision that could be parsed says; None: nothing is to be in the index."""
+    last: Event | None = None
+    """The event that said it."""
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """All documents, and the fate of events: good ones may not be dead letters, bad ones must be."""
+
+    documents: dict[bytes, Expected] = field(default_factory=lambda: defaultdict(Expected))
+    good: set[str] = field(default_factory=set)
+    bad: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
+    """Unembeddable: refused, unless a newer revision overtook it before the embedder saw it."""
+    bad_offsets: list[Event] = field(default_factory=list)
+
+
+def judge(events: tuple[Event, ...]) -> Verdicts:
+    """Return what an orderly reader of the log would make of it."""
+    verdicts = Verdicts()
+    for event in events:
+        if event.kind == "garbage":
+            verdicts.bad_offsets.append(event)
+            continue
+        fate = _accept(verdicts.documents[event.key], event)
+        getattr(verdicts, fate).add(event.event_id)
+    # One record sent twice is one event.
+    verdicts.good -= verdicts.bad | verdicts.open
+    return verdicts
+
+
+def _accept(document: Expected, event: Event) -> str:
+    deleted = event.kind in ("delete", "null")
+    revision = max(document.revision, 0) if event.kind == "null" else event.revision
+    said = "deleted" if deleted else (event.paragraphs, event.title)
+    if revision < document.revision:
+        return "good"
+    if revision == document.revision and not (deleted and not document.deleted):
+        if document.deleted and not deleted:
+            return "good"
+        if said != document.said:
+            return "bad"
+        if not document.failed and not event.reindex:
+            return "good"
+    unreadable = not deleted and UNREADABLE in event.paragraphs
+    document.revision, document.said, document.deleted, document.failed = revision, said, deleted, unreadable
+    if unreadable:
+        return "bad"
+    document.good = None if deleted else (event.paragraphs, event.title)
+    document.last = event
+    return "open" if not deleted and UNEMBEDDABLE in event.paragraphs else "good"
+
+
+@lru_cache(maxsize=4096)
+def clean_build(key: bytes, content: Content) -> tuple[Chunk, ...]:
+    """Return the chunks of a document made from nothing."""
+    paragraphs, title = content
+    tenant, name = split_document_key(key)
+    document = documents.parse("\n\n".join(paragraphs), title)
+    return chunk(document, Provenance(DocumentKey(tenant, name), 0, title=title), POLICY, documents.token_counter())
+
+
+def complaints(world: World, events: tuple[Event, ...]) -> list[str]:
+    """Return what is wrong with a drained world, one line each; nothing when it is as it must be."""
+    events = _named(world, events)
+    verdicts = judge(events)
+    found = _outcomes(world, verdicts)
+    points = set(world.index.points)
+    for key in {event.key for event in events}:
+        tenant, name = split_document_key(key)
+        stored = world.index.of_document(tenant, name)
+        points -= {point.chunk_id for point in stored}
+        expected = verdicts.documents[key] if key in verdicts.documents else Expected()
+        found += _document(world, key, expected)
+    found += [f"point {chunk_id[:12]} belongs to no document of this history" for chunk_id in points]
+    return found
+
+
+def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the events, those that can't carry an id under the place of their record."""
+    lengths: Counter[int] = Counter()
+    named = []
+    for event in events:
+        partition = world.partition_of(event.key)
+        place = f"{NAMES.documents}-{partition}-{lengths[partition]}"
+        lengths[partition] += 1
+        named.append(replace(event, event_id=place) if event.kind == "null" else event)
+    return tuple(named)
+
+
+def _document(world: World, key: bytes, expected: Expected) -> list[str]:
+    name = key.decode()
+    stored = world.index.of_document(*split_document_key(key))
+    if expected.good is not None and UNEMBEDDABLE in expected.good[0]:
+        refused = {c.chunk_id for c in clean_build(key, expected.good) if UNEMBEDDABLE in c.text}
+        return [f"{name}: an unembeddable chunk is in the index" for point in stored if point.chunk_id in refused]
+    chunks = clean_build(key, expected.good) if expected.good is not None else ()
+    wanted = {chunk.chunk_id: chunk for chunk in chunks}
+    found = [f"{name}: missing chunk “{c.text}”" for c in chunks if c.chunk_id not in world.index.points]
+    found += [f"{name}: left over chunk “{point.payload['text']}”" for point in stored if point.chunk_id not in wanted]
+    for point in stored:
+        if (chunk := wanted.get(point.chunk_id)) is not None:
+            found += _point(name, world, chunk, expected)
+    if not found and [point.chunk_id for point in stored] != [chunk.chunk_id for chunk in chunks]:
+        found.append(f"{name}: order is {[p.payload['text'] for p in stored]}, not {[c.text for c in chunks]}")
+    value = world.recovered_table(BATCHES, world.partition_of(key)).get(key)
+    if value is None:
+        return found  # lost since: the document's next event compares with the index itself
+    manifest = Manifest.from_bytes(value)
+    held = [(p.chunk_id, p.payload["payload_hash"], p.payload["order_key"]) for p in stored]
+    if [(e.chunk_id, e.payload_hash, e.order_key) for e in manifest.entries] != held:
+        found.append(f"{name}: the manifest is not what the index holds")
+    return found
+
+
+def _point(name: str, world: World, chunk: Chunk, expected: Expected) -> list[str]:
+    payload, vector = world.index.points[chunk.chunk_id]
+    bare = {field: value for field, value in payload.items() if field not in ("revision", "order_key", "payload_hash")}
+    found = []
+    if bare != chunk.payload or payload["payload_hash"] != chunk.payload_hash:
+        differing = sorted(field for field in {*bare, *chunk.payload} if bare.get(field) != chunk.payload.get(field))
+        found.append(f"{name}: payload of “{chunk.text}” differs in {differing}")
+    if vector is None or not np.array_equal(vector, documents.vector(chunk.embed_text)):
+        found.append(f"{name}: vector of “{chunk.text}” is not that of its text")
+    if payload["revision"] > expected.revision:
+        found.append(f"{name}: “{chunk.text}” claims revision {payload['revision']}")
+    return found
+
+
+def _outcomes(world: World, verdicts: Verdicts) -> list[str]:
+    receipts = [decode(record.value, Receipt) for record in world.records(NAMES.receipts) if record.value]
+    letters = [decode(record.value, DeadLetter) for record in world.records(NAMES.dead_letters) if record.value]
+    dead = {letter.event_id for letter in letters} - {""}
+    first: dict[tuple[str, str], Receipt] = {}
+    for receipt in receipts:
+        first.setdefault((receipt.event_id, receipt.batch), receipt)
+    settled = {event_id for event_id, _ in first}
+    found = [f"event {event}: a good event is a dead letter" for event in sorted(verdicts.good & dead)]
+    found += [f"event {event}: a bad event is no dead letter" for event in sorted(verdicts.bad - dead)]
+    found += [f"event {event}: no outcome" for event in sorted((verdicts.good | verdicts.bad) - settled - dead)]
+    originals = {base64.b64decode(letter.value) for letter in letters if letter.value is not None}
+    found += [f"event {event.event_id}: garbage is no dead letter" for event in verdicts.bad_offsets if event.value not in originals]
+    for document in verdicts.documents.values():
+        last = document.last
+        receipt = first.get((last.event_id, BATCH)) if last is not None and last.event_id in verdicts.good else None
+        if receipt is not None and receipt.outcome not in ("indexed", "unchanged"):
+            found.append(f"event {receipt.event_id}: the newest revision's outcome is {receipt.outcome}")
+    return found

@@ -1,0 +1,317 @@
+"""Simulation: one history, run by a scheduler whose dice decide at every await what happens next, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from streams.errors import Unavailable
+from streams.steps import plan_changes
+from tests.crash.simulation.histories import History
+from tests.crash.simulation.member import MEMBER_GROUPS, Member, Runner
+from tests.crash.simulation.oracle import complaints
+from tests.crash.simulation.world import BATCHES, NAMES, PARSER, Operation, World
+from tests.crash.simulation.loop import SimulatedLoop
+
+STEP_LIMIT = 20_000
+"""A history that is not drained by then never will be."""
+REFUSALS = ("429 too many requests", "500 no space left on device", "timeout")
+
+
+@dataclass
+class Simulation:
+    """Runs one history to its end. `arrange` may bend members and index before they start: that is how mutations are made."""
+
+    history: History
+    arrange: Callable[[Any], None] | None = None
+    tracing: bool = False
+    rechecks: bool = True
+    world: World = field(init=False)
+    loop: SimulatedLoop = field(default_factory=SimulatedLoop)
+    timeline: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world = World(self.history.partitions)
+        self._dice = random.Random(self.history.seed * 7919 + 1)
+        self._faults_left = self.history.fault_limit
+        self._produced = 0
+        self._generations = 0
+        self._outage: tuple[str, int] | None = None
+        self._weights = {kind: self._dice.choice((0.2, 1.0, 4.0)) for kind in ("produce", "commit", "chunk", "index", "timer")}
+        self._zombie_life: dict[Member, int] = {}
+
+    def run(self) -> list[str]:
+        """Return what is wrong at the end; empty when nothing is."""
+        with self.loop.running(), _silence(), _part_size(700 if self.history.small_parts else None):
+            if self.arrange is not None:
+                self.arrange(self)
+            for group in MEMBER_GROUPS:
+                for partition in range(self.world.partitions):
+                    self._join(group, partition)
+            for _ in range(STEP_LIMIT):
+                self.loop.run_ready()
+                if self.failures or not self._step():
+                    break
+            else:
+                self.failures.append("not drained: something waits for ever")
+            for member in self.members:
+                member.die()
+            self.loop.run_ready()
+        self.failures += self.loop.complaints
+        return self.failures or complaints(self.world, self.history.events)
+
+    def note(self, who: Any, what: str) -> None:
+        """Write a line of the timeline."""
+        if self.tracing:
+            self.timeline.append((str(who), what))
+
+    def _step(self) -> bool:
+        """Let one thing happen. False when there is nothing left to happen."""
+        if self._end_drained() or self._end_grace():
+            return True
+        if self._faults_left and self._dice.random() < self.history.fault_rate:
+            self._fault()
+            return True
+        choices: list[tuple[float, Callable[[], None]]] = []
+        for operation in self.world.pending:
+            choices.append((1.0, lambda operation=operation: self._advance(operation)))
+        if self._produced < len(self.history.events):
+            choices.append((self._weights["produce"], self._produce))
+        for member in self.members:
+            for runner in member.runners:
+                if runner.can_deliver:
+                    choices.append((self._weights["index" if runner.topic != NAMES.parsed else "chunk"], self._deliver(runner)))
+                if member.state == "owner" and not member.in_grace and runner.acked > self.world.committed[runner.place]:
+                    choices.append((self._weights["commit"] * 0.5, lambda runner=runner: self._commit(runner)))
+        if self.loop.has_timer:
+            choices.append((self._weights["timer"], self.loop.fire_timer))
+        if self._zombie_life:
+            choices.append((1.0, self._age_zombies))
+        if not choices:
+            return False
+        self._dice.choices([choice for _, choice in choices], [weight for weight, _ in choices])[0]()
+        return True
+
+    # What happens in good order
+
+    def _join(self, group: str, partition: int) -> Member:
+        self._generations += 1
+        member = Member(
+            self.world, self.loop, group, partition, self._generations, self.note, self.failures.append, self.history.eager_store
+        )
+        member.in_grace = self.rechecks and bool(self._zombies(group, partition))
+        self.members.append(member)
+        self.note(member, f"owns the partition, from {[runner.position for runner in member.runners]}")
+        return member
+
+    def _produce(self) -> None:
+        event = self.history.events[self._produced]
+        self._produced += 1
+        record = self.world.append(NAMES.documents, event.key, event.value)
+        self.note("producer", f"{record.topic}@{record.offset}: {event}")
+
+    def _deliver(self, runner: Runner) -> Callable[[], None]:
+        return lambda: runner.deliver(self._dice.randint(1, 4))
+
+    def _commit(self, runner: Runner) -> None:
+        self.world.committed[runner.place] = runner.acked
+        self.note(runner.member, f"commits {runner.topic}@{runner.acked}")
+
+    def _advance(self, operation: Operation) -> None:
+        if self._outage and operation.kind == self._outage[0] and operation.owner.state != "dead":
+            kind, left = self._outage
+            self._outage = (kind, left - 1) if left > 1 else None
+            self._refuse(operation, "outage")
+            return
+        if not operation.complete:
+            try:
+                operation.advance()
+            except Exception as error:  # noqa: BLE001: the answer is an error
+                self._answer(operation, error)
+                return
+            if not operation.complete:
+                return
+        self._answer(operation, None)
+
+    def _answer(self, operation: Operation, error: Exception | None) -> None:
+        self.world.pending.remove(operation)
+        self.note(operation.owner, f"{operation.what}{f' → {error}' if error else ''}")
+        if operation.answer.done():
+            return
+        if error is not None:
+            operation.answer.set_exception(error)
+        else:
+            operation.answer.set_result(operation.result)
+
+    def _end_drained(self) -> bool:
+        for member in self.members:
+            if member.state == "draining" and member.idle:
+                for runner in member.runners:
+                    self.world.committed[runner.place] = max(runner.acked, self.world.committed[runner.place])
+                self._leave(member)
+                self._join(member.group, member.partition)
+                return True
+        return False
+
+    def _zombies(self, group: str, partition: int) -> list[Member]:
+        return [m for m in self.members if m.state == "zombie" and (m.group, m.partition) == (group, partition)]
+
+    def _end_grace(self) -> bool:
+        for member in self.members:
+            if member.in_grace and member.state == "owner" and not self._zombies(member.group, member.partition):
+                if not member.paused:
+                    member.paused = True
+                    self.note(member, "grace is over")
+                    return True
+                if member.idle and not any(slot for runner in member.runners for slot in runner.slots):
+                    self.note(member, "checks again")
+                    member.recheck()
+                    return True
+        return False
+
+    def _leave(self, member: Member) -> None:
+        self.note(member, "is gone")
+        member.die()
+        self.members.remove(member)
+
+    # What goes wrong
+
+    def _fault(self) -> None:
+        kind = self._dice.choice(sorted(self.history.faults))
+        if getattr(self, f"_do_{kind}")():
+            self._faults_left -= 1
+
+    def _victim(self, *kinds: str) -> Operation | None:
+        living = [o for o in self.world.pending if o.owner.state != "dead" and (not kinds or o.kind in kinds)]
+        return self._dice.choice(living) if living else None
+
+    def _refuse(self, operation: Operation, how: str) -> None:
+        self._answer(operation, Unavailable(f"{how}: {self._dice.choice(REFUSALS)}"))
+
+    def _do_refuse(self) -> bool:
+        operation = self._victim()
+        if operation is None or operation.done:
+            return False
+        self._refuse(operation, "refused")
+        return True
+
+    def _do_lose_answer(self) -> bool:
+        operation = self._victim("publish", "put", "apply")
+        if operation is None:
+            return False
+        while not operation.complete:
+            operation.advance()
+        self._refuse(operation, "done, but the answer is lost")
+        return True
+
+    def _do_prefix(self) -> bool:
+        operation = self._victim("apply")
+        if operation is None:
+            return False
+        for _ in range(self._dice.randint(0, len(operation.steps) - operation.done)):
+            operation.advance()
+        self._refuse(operation, f"ended after {operation.done} of {len(operation.steps)} steps")
+        return True
+
+    def _do_outage(self) -> bool:
+        self._outage = (self._dice.choice(("publish", "put", "read", "apply", "embed")), self._dice.randint(2, 12))
+        self.note("world", f"outage: the next {self._outage[1]} of {self._outage[0]} fail")
+        return True
+
+    def _do_crash(self) -> bool:
+        member = self._dice.choice(self.members)
+        self._crash(member)
+        return True
+
+    def _crash(self, member: Member) -> None:
+        """Kill a member and start its successor. What it had under way lands whole, in part, or not at all; nothing lands later."""
+        self.note(member, "is killed")
+        for operation in [o for o in self.world.pending if o.owner is member]:
+            self.world.pending.remove(operation)
+            landed = self._dice.choice((0, len(operation.steps), self._dice.randint(0, len(operation.steps))))
+            while operation.done < landed and operation.kind in ("publish", "put", "apply"):
+                operation.advance()
+            self.note(member, f"had under way: {operation.what}: {operation.done} of {len(operation.steps)} steps landed")
+        successor_follows = member.state in ("owner", "draining")
+        self._zombie_life.pop(member, None)
+        self._leave(member)
+        if successor_follows:
+            self._join(member.group, member.partition)
+
+    def _do_graceful(self) -> bool:
+        owners = [member for member in self.members if member.state == "owner" and not member.in_grace]
+        if not owners:
+            return False
+        member = self._dice.choice(owners)
+        self.note(member, "gives the partition up")
+        member.state = "draining"
+        member.stopping.set()
+        return True
+
+    def _do_lose_manifests(self) -> bool:
+        return self._lose(BATCHES)
+
+    def _do_lose_seen(self) -> bool:
+        return self._lose(PARSER)
+
+    def _lose(self, group: str) -> bool:
+        """Lose the table of a partition altogether, changelog and all, with the worker."""
+        partition = self._dice.randrange(self.world.partitions)
+        self.note("world", f"the table of {group}/{partition} is lost, changelog too")
+        for member in [m for m in self.members if m.group == group and m.partition == partition]:
+            self._crash_and_lose(member)
+        return True
+
+    def _crash_and_lose(self, member: Member) -> None:
+        for operation in [o for o in self.world.pending if o.owner is member and o.kind == "put"]:
+            self.world.pending.remove(operation)
+        self.world.changelogs[member.group, member.partition].clear()
+        self._crash(member)
+
+    def _do_zombie(self) -> bool:
+        """A second owner begins while the first, which has not heard of it, goes on."""
+        owners = [m for m in self.members if m.state == "owner" and not m.in_grace]
+        if not owners:
+            return False
+        member = self._dice.choice(owners)
+        self.note(member, "is believed dead, but goes on")
+        member.state = "zombie"
+        self._zombie_life[member] = self._dice.randint(1, 60)
+        self._join(member.group, member.partition)
+        return True
+
+    def _age_zombies(self) -> None:
+        for member in list(self._zombie_life):
+            self._zombie_life[member] -= 1
+            if self._zombie_life[member] <= 0:
+                del self._zombie_life[member]
+                self.world.pending[:] = [o for o in self.world.pending if o.owner is not member]
+                self._leave(member)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the agents from logging: thousands of histories say the same things."""
+    before = structlog.get_config()["wrapper_class"]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        yield
+    finally:
+        structlog.configure(wrapper_class=before)
+
+
+@contextmanager
+def _part_size(size: int | None) -> Iterator[None]:
+    before = plan_changes.MAX_PART_BYTES
+    plan_changes.MAX_PART_BYTES = size if size is not None else before
+    try:
+        yield
+    finally:
+        plan_changes.MAX_PART_BYTES = before

@@ -1,0 +1,69 @@
+"""From a failing history to the shortest one that still fails, and the timeline of what happened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tests.crash.simulation.histories import History
+from tests.crash.simulation.scheduler import Simulation
+
+DICE_TRIES = 40
+"""Dice that a smaller history is tried with: leaving out an event changes every throw after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A failing history and what is wrong with its end."""
+
+    history: History
+    complaints: tuple[str, ...]
+    timeline: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        width = max((len(who) for who, _ in self.timeline), default=0)
+        happened = "\n".join(f"  {who:<{width}}  {what[:200]}" for who, what in self.timeline)
+        wrong = "\n".join(f"  {complaint}" for complaint in self.complaints)
+        return f"{self.history}\n\nwhat happened:\n{happened}\n\nwhat is wrong:\n{wrong}"
+
+
+Arrange = Callable[[Simulation], None] | None
+
+
+def shrunk(history: History, arrange: Arrange = None) -> Finding:
+    """Return the shortest failing history that dropping faults and events one by one leads to. `history` must fail."""
+    smaller: History | None = history
+    while smaller is not None:
+        history = smaller
+        smaller = next((found for candidate in _candidates(history) if (found := _failing(candidate, arrange)) is not None), None)
+    simulation = Simulation(history, arrange, tracing=True)
+    complaints = simulation.run()
+    return Finding(history, tuple(complaints), tuple(simulation.timeline))
+
+
+def _candidates(history: History) -> Iterator[History]:
+    """Give smaller histories, the boldest first."""
+    count = len(history.events)
+    for size in (count // 2, count // 4, 1):
+        if size:
+            for start in range(0, count, size):
+                yield replace(history, events=history.events[:start] + history.events[start + size :])
+    for fewer in (0, history.fault_limit // 2, history.fault_limit - 1):
+        if 0 <= fewer < history.fault_limit:
+            yield replace(history, fault_limit=fewer)
+    for fault in sorted(history.faults):
+        yield replace(history, faults=history.faults - {fault}, fault_limit=history.fault_limit if len(history.faults) > 1 else 0)
+    if history.partitions > 1:
+        yield replace(history, partitions=1)
+    for option in ("eager_store", "small_parts"):
+        if getattr(history, option):
+            yield replace(history, **{option: False})
+
+
+def _failing(history: History, arrange: Arrange) -> History | None:
+    """Return the history with dice that make it fail, or None."""
+    for offset in range(DICE_TRIES):
+        candidate = replace(history, seed=history.seed + offset)
+        if Simulation(candidate, arrange).run():
+            return candidate
+    return None

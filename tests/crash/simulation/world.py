@@ -1,0 +1,136 @@
+"""World: what outlives every worker: the broker's logs, committed offsets and changelogs, the index, and what is under way to them."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
+from streams.topics import TopicNames
+from tests.crash.simulation.documents import policy
+
+NAMES = TopicNames("sim")
+POLICY = policy()
+BATCH = POLICY.batch_id
+COLLECTION = BATCH
+CHANGES = NAMES.changes(BATCH)
+PARSER, BATCHES = "parser", "batch"
+"""The two consumer groups."""
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """A port's call under way. `steps` happen one by one, each at once and for good; then the answer goes back."""
+
+    owner: Any
+    kind: str
+    what: str
+    steps: list[Callable[[], Any]]
+    answer: asyncio.Future[Any]
+    done: int = 0
+    result: Any = None
+
+    def advance(self) -> None:
+        """Do the next step."""
+        self.result = self.steps[self.done]()
+        self.done += 1
+
+    @property
+    def complete(self) -> bool:
+        """True when only the answer is missing."""
+        return self.done == len(self.steps)
+
+
+class Index:
+    """Points with the fences that streams/index writes with (DESIGN §4)."""
+
+    def __init__(self) -> None:
+        self.points: dict[str, tuple[dict[str, Any], Vector | None]] = {}
+        self.fenced = True
+        self.fenced_deletes = True
+
+    def steps(self, plan: IndexPlan) -> list[Callable[[], None]]:
+        """Return a plan as single steps in its order. A batch of operations may end between any two of them."""
+        steps: list[Callable[[], None]] = [self._upsert(plan, p.chunk_id, p.payload, p.vector) for p in plan.upserts]
+        steps += [self._overwrite(plan, chunk_id, payload) for chunk_id, payload in plan.payloads]
+        steps += [self._stamp(plan, chunk_id) for chunk_id in plan.stamps]
+        steps += [self._delete(plan, chunk_id) for chunk_id in plan.deletes]
+        return steps
+
+    def of_document(self, tenant_id: str, document_id: str) -> list[StoredPoint]:
+        """Return a document's points by order key."""
+        mine = [
+            StoredPoint(chunk_id, dict(payload))
+            for chunk_id, (payload, _) in self.points.items()
+            if payload["tenant_id"] == tenant_id and payload["document_id"] == document_id
+        ]
+        return sorted(mine, key=lambda point: int(point.payload["order_key"]))
+
+    def _newer(self, chunk_id: str, revision: int) -> bool:
+        return self.fenced and chunk_id in self.points and self.points[chunk_id][0]["revision"] > revision
+
+    def _upsert(self, plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any], vector: Vector | None) -> Callable[[], None]:
+        def step() -> None:
+            if not self._newer(chunk_id, plan.revision):
+                self.points[chunk_id] = (dict(payload), vector)
+
+        return step
+
+    def _overwrite(self, plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any]) -> Callable[[], None]:
+        def step() -> None:
+            if chunk_id in self.points and not self._newer(chunk_id, plan.revision):
+                self.points[chunk_id] = (dict(payload), self.points[chunk_id][1])
+
+        return step
+
+    def _stamp(self, plan: IndexPlan, chunk_id: str) -> Callable[[], None]:
+        def step() -> None:
+            if chunk_id in self.points and not self._newer(chunk_id, plan.revision):
+                self.points[chunk_id][0]["revision"] = plan.revision
+
+        return step
+
+    def _delete(self, plan: IndexPlan, chunk_id: str) -> Callable[[], None]:
+        def step() -> None:
+            if not (self.fenced_deletes and self._newer(chunk_id, plan.revision)):
+                self.points.pop(chunk_id, None)
+
+        return step
+
+
+@dataclass
+class World:
+    """Everything that is not in a worker's memory."""
+
+    partitions: int
+    logs: dict[tuple[str, int], list[InRecord]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    """(group, topic, partition) to the next offset to be read."""
+    changelogs: dict[tuple[str, int], list[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(list))
+    """(group, partition) to the writes of its table."""
+    index: Index = field(default_factory=Index)
+    pending: list[Operation] = field(default_factory=list)
+
+    def partition_of(self, key: bytes | None) -> int:
+        """Return the partition of a key, the same in every topic."""
+        return zlib.crc32(key or b"") % self.partitions
+
+    def append(self, topic: str, key: bytes | None, value: bytes | None) -> InRecord:
+        """Put a record at the end of its log."""
+        partition = self.partition_of(key)
+        log = self.logs[topic, partition]
+        record = InRecord(topic, partition, len(log), key, value)
+        log.append(record)
+        return record
+
+    def records(self, topic: str) -> list[InRecord]:
+        """Return all records of a topic, partition by partition."""
+        return [record for partition in range(self.partitions) for record in self.logs[topic, partition]]
+
+    def recovered_table(self, group: str, partition: int) -> dict[bytes, bytes]:
+        """Return a table as its changelog tells it."""
+        return dict(self.changelogs[group, partition])
