@@ -13,29 +13,57 @@ _NEAR = 12
 _FAR = 200
 
 
-def boundary_key(text: str, start: int, end: int) -> int:
-    """Return the hash that orders boundaries of equal rank: of the first visible characters behind the boundary.
+def merge_order(text: str, starts: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """Return the boundaries 1..n-1 in the order in which they merge: by rank, then by the hash of the text behind.
 
-    A short head decides and a longer one settles ties, so that a change further on in the block leaves the order alone.
+    The first visible characters decide, more of them only between equals, so that a change further on in a block leaves the order
+    alone. What is equal in all of them merges from the left.
     """
-    head = "".join(text[start : min(end, start + _FAR)].split())
-    near = hashlib.blake2b(head[:_NEAR].encode("utf-8", "surrogatepass"), digest_size=5).digest()
-    far = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=5).digest()
-    return int.from_bytes(near + far, "big")
+    count = len(starts)
+    near: dict[str, int] = {}
+    keys = [0] * count
+    for index in range(1, count):
+        head = _head(text, starts[index], 4 * _NEAR)[:_NEAR]
+        key = near.get(head)
+        if key is None:
+            key = near[head] = _hash(head)
+        keys[index] = (ranks[index] + 1 << 64) + key
+    order = sorted(range(1, count), key=keys.__getitem__)
+    if len(near) < count - 1:
+        _settle_ties(order, keys, text, starts)
+    return order
+
+
+def _settle_ties(order: list[int], keys: list[int], text: str, starts: Sequence[int]) -> None:
+    """Sort each run of equal keys by the hash of more text."""
+    begin = 0
+    for after in range(1, len(order) + 1):
+        if after == len(order) or keys[order[after]] != keys[order[begin]]:
+            if after - begin > 1:
+                order[begin:after] = sorted(order[begin:after], key=lambda i: (_hash(_head(text, starts[i], _FAR)), i))
+            begin = after
+
+
+def _head(text: str, start: int, reach: int) -> str:
+    return "".join(text[start : start + reach].split())
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def pack_by_strength(
     weights: Sequence[int],
     extras: Sequence[int],
     ranks: Sequence[int],
-    keys: Sequence[int],
+    order: Sequence[int],
     limit: int,
     wall: int,
     slacks: Sequence[int] = (),
 ) -> list[int]:
     """Return the indices of the atoms that begin a chunk, from 0.
 
-    extras: what a chunk weighs more when it begins at that atom (a repeated header); slacks: what it weighs less when it ends
+    order: from `merge_order`. extras: what a chunk weighs more when it begins at that atom (a repeated header); slacks: what it weighs less when it ends
     with it (trailing blanks). Boundaries of rank `wall` or above never merge. A pair fits when the extra of its first atom and all
     weights together, less the slack of its last, are within `limit`.
     """
@@ -46,7 +74,7 @@ def pack_by_strength(
     right = list(range(count))
     sums = list(weights)
     cuts = [0]
-    for index in sorted(range(1, count), key=lambda i: (ranks[i], keys[i])):
+    for index in order:
         first, last = left[index - 1], right[index]
         slack = slacks[last] if slacks else 0
         if ranks[index] < wall and extras[first] + sums[first] + sums[index] - slack <= limit:

@@ -48,14 +48,15 @@ def pieces(
     rule: str,
     first: int | None = None,
     weight: int | None = None,
+    whole_clusters: bool = False,
 ) -> list[Piece]:
     """Return pieces that tile text[start:end], each within `limit` (the first within `first`, where given).
 
     weight: the weight of the whole, where it is known. A grapheme cluster heavier than the limit is parted, since the limit is
-    what the embedder can read.
+    what the embedder can read; with `whole_clusters` it is left whole and over the limit.
     """
     found: list[Piece] = []
-    _cut(_Job(text, limit, weigh, levels, first, found), start, end, 0, rank, rule, weight)
+    _cut(_Job(text, limit, weigh, levels, first, whole_clusters, found), start, end, 0, rank, rule, weight)
     return found
 
 
@@ -66,6 +67,7 @@ class _Job:
     weigh: Weigh
     levels: Sequence[Level]
     first: int | None
+    whole_clusters: bool
     found: list[Piece]
 
     @property
@@ -104,7 +106,11 @@ def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -
         while measured > room and stop - start > 1:
             target = start + max(1, min(stop - start - 1, (stop - start) * room // measured))
             smaller = cut_before(job.text, target, start)
-            stop = smaller if smaller > start else _lone_cluster(job, start, stop, target, room)
+            if smaller <= start:
+                smaller = _lone_cluster(job, start, stop, target, room)
+            if smaller == stop:
+                break
+            stop = smaller
             measured = job.weigh(job.text[start:stop])
         job.found.append(Piece(start, stop, measured, rank, rule))
         start, rank, rule = stop, GRAPHEME_RANK, "grapheme"
@@ -116,10 +122,10 @@ def _border(text: str, start: int, position: int, end: int) -> int:
 
 
 def _lone_cluster(job: _Job, start: int, stop: int, target: int, room: int) -> int:
-    """Return the end of the first cluster if that makes the piece smaller and it fits; otherwise part it at `target`."""
+    """Return the end of the first cluster if it fits or has to stay whole; otherwise part it at `target`."""
     whole = cut_after(job.text, start + 1, start)
-    if whole < stop and job.weigh(job.text[start:whole]) <= room:
-        return whole
+    if job.whole_clusters or (whole < stop and job.weigh(job.text[start:whole]) <= room):
+        return min(whole, stop)
     return target
 
 

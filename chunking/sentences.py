@@ -122,7 +122,7 @@ def _is_wrapped(text: str, line_feed: int, begin: int, end: int) -> bool:
 def _with_blanks(text: str, stop: int, end: int) -> int:
     match = _BLANKS.match(text, stop, end)
     after = match.end() if match else stop
-    line_feed = text.rfind("\n", stop, after)
+    line_feed = text.rfind("\n", max(0, stop - 1), after)
     return after if line_feed < 0 or after == end else line_feed + 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chunking.strategies.base import Strategy
+from chunking.strategies.recursive import RECURSIVE
 from chunking.strategies.structure import STRUCTURE
 
-STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (STRUCTURE,)}
+STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (STRUCTURE, RECURSIVE)}

@@ -151,22 +151,19 @@ class _Builder:
         """Make an atom of waiting headings that nothing follows."""
         if self.head is None:
             return
-        rank, rule = self._boundary(self.head)
+        rank, rule = self._boundary(self.head, index)
         if index == len(self.blocks):
             rank, rule = GLUE, "bound to the text before"
         head, weight = self.head, self.head_weight
         self.head, self.head_weight = None, 0
         self.atoms.append(Atom(self.edges[head], self.edges[index], weight, rank, rule, head, index - 1))
 
-    def _boundary(self, index: int) -> tuple[int, str]:
-        """Return rank and rule of the boundary before a unit."""
+    def _boundary(self, index: int, unit: int) -> tuple[int, str]:
+        """Return rank and rule of the boundary before blocks[index], which waits for or is the unit at blocks[unit]."""
         if self.glue:
             self.glue = False
             return GLUE, "bound to the text before"
-        levels = []
-        while index < len(self.blocks) and self.blocks[index].kind is BlockKind.HEADING:
-            levels.append(self.blocks[index].level)
-            index += 1
+        levels = [block.level for block in self.blocks[index:unit] if block.kind is BlockKind.HEADING]
         if levels:
             return heading_rank(min(levels)), f"heading {min(levels)}"
         clause = self.blocks[index].clause
@@ -180,7 +177,7 @@ class _Builder:
         lead = self._lead_in(index)
         head = self.head if self.head is not None else index
         room = self.limit - self.head_weight
-        rank, rule = self._boundary(head)
+        rank, rule = self._boundary(head, index)
         repeat = lead if self.head is None else None
         start, end = self.edges[index], self.edges[after]
         weight: int | None = None

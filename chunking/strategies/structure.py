@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from chunking.document import Document
-from chunking.packing import boundary_key, pack_by_strength, pack_greedily
+from chunking.packing import merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Passage
 from chunking.strategies.assemble import Assembler
 from chunking.strategies.atoms import NO_WALL, Atom, build_atoms, heading_rank
@@ -53,8 +53,8 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     wall = heading_rank(walls) if walls else NO_WALL
     if greedy:
         return pack_greedily(weights, extras, ranks, limit, wall)
-    keys = [boundary_key(text, atom.start, atom.end) for atom in atoms]
-    return pack_by_strength(weights, extras, ranks, keys, limit, wall)
+    order = merge_order(text, [atom.start for atom in atoms], ranks)
+    return pack_by_strength(weights, extras, ranks, order, limit, wall)
 
 
 STRUCTURE = Strategy("structure", 1, StructureOptions, cut)

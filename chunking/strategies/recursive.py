@@ -1,0 +1,91 @@
+"""recursive: separators from paragraph to character, the next one only where the last left too much; filled with overlap.
+
+Works on the flat text: no headings, lists or tables. A separator stays with what it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from chunking.document import Document
+from chunking.passage import Passage
+from chunking.pieces import Level
+from chunking.sentences import (
+    chinese_sentence_ends,
+    comma_ends,
+    ends_at,
+    line_ends,
+    paragraph_ends,
+    semicolon_ends,
+    sentence_ends,
+    space_ends,
+)
+from chunking.strategies.base import Budget, Options, Strategy
+from chunking.strategies.flat import FlatText, Sizes
+
+_PARAGRAPH, _LINE, _SENTENCE, _SEMICOLON, _COMMA, _SPACE = 6, 5, 4, 3, 2, 1
+
+SEPARATORS: dict[str, tuple[Level, ...]] = {
+    "zh": (
+        Level(_PARAGRAPH, "paragraph", paragraph_ends),
+        Level(_LINE, "line", line_ends),
+        Level(_SENTENCE, "sentence", chinese_sentence_ends),
+        Level(_SEMICOLON, "semicolon", ends_at("[；;]+")),
+        Level(_COMMA, "comma", ends_at("[，、]+")),
+        Level(_SPACE, "space", space_ends),
+    ),
+    "en": (
+        Level(_PARAGRAPH, "paragraph", paragraph_ends),
+        Level(_LINE, "line", line_ends),
+        Level(_SENTENCE, "sentence", sentence_ends),
+        Level(_SEMICOLON, "semicolon", semicolon_ends),
+        Level(_COMMA, "comma", ends_at(r",(?=\s)")),
+        Level(_SPACE, "space", space_ends),
+    ),
+    "mixed": (
+        Level(_PARAGRAPH, "paragraph", paragraph_ends),
+        Level(_LINE, "line", line_ends),
+        Level(_SENTENCE, "sentence", sentence_ends),
+        Level(_SEMICOLON, "semicolon", semicolon_ends),
+        Level(_COMMA, "comma", comma_ends),
+        Level(_SPACE, "space", space_ends),
+    ),
+}
+"""Separators by language, strongest first; behind the last one comes a cut between grapheme clusters."""
+
+
+class RecursiveOptions(Options):
+    """Options of `recursive`. size, overlap: in `unit`, the overlap is part of the size. max_tokens: hard cap, the policy's limit
+    holds as well. packing: ``greedy`` fills from the left (an edit moves what follows it), ``strength`` keeps edits local.
+    """
+
+    size: int = Field(default=500, ge=1)
+    overlap: int = Field(default=60, ge=0)
+    unit: Literal["characters", "tokens"] = "characters"
+    max_tokens: int = Field(default=1200, ge=1)
+    separators: Literal["zh", "en", "mixed"] = "mixed"
+    packing: Literal["greedy", "strength"] = "greedy"
+
+    @model_validator(mode="after")
+    def _advances(self) -> RecursiveOptions:
+        if self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} must be below size {self.size}, or the window never advances")
+        return self
+
+
+def cut(document: Document, options: RecursiveOptions, budget: Budget) -> list[Passage]:
+    """Return the passages of the running text."""
+    count = budget.counter.count
+    hard_limit = min(options.max_tokens, budget.limit)
+    if options.unit == "characters":
+        sizes = Sizes(options.size, options.overlap, len, hard_limit, count)
+    else:
+        size = min(options.size, hard_limit)
+        sizes = Sizes(size, min(options.overlap, size - 1), count, hard_limit, count)
+    flat = FlatText(document, RECURSIVE.versioned_name, sizes, SEPARATORS[options.separators], "CHARACTERS")
+    return flat.passages(flat.pack(flat.pieces(), greedy=options.packing == "greedy"))
+
+
+RECURSIVE = Strategy("recursive", 1, RecursiveOptions, cut)
