@@ -114,11 +114,11 @@ def make_app(app_id: str, settings: Settings, datadir: Path) -> SafeApp:
         broker_rebalance_timeout=kafka.rebalance_timeout_seconds,
         broker_max_poll_interval=7 * 86_400,  # a member that evicts itself never comes back
         producer_acks=-1,
-        producer_linger=0.005,
         producer_request_timeout=PRODUCE_TIMEOUT_SECONDS,
         producer_max_request_size=MAX_RECORD_BYTES,
         web_enabled=False,
-        **({"producer_max_batch_size": 1} if kafka.single_record_batches else {}),
+        # Waiting for company pays off where a batch may hold several records.
+        **({"producer_max_batch_size": 1, "producer_linger": 0} if kafka.single_record_batches else {"producer_linger": 0.005}),
     )
     app.drain_seconds = min(worker.drain_seconds, kafka.rebalance_timeout_seconds / 3)
     app.transport.Consumer = SafeConsumer

@@ -36,8 +36,8 @@ async def start_app(app: SafeApp, on_crash: OnCrash, ready_seconds: float = 600)
 async def stop_app(app: SafeApp, drain_seconds: float) -> bool:
     """Stop an app within `drain_seconds`: end the handlers, commit, leave the group. True when all of it was done.
 
-    Handlers may finish for a quarter of the time (of 8 s), then those that wait see `app.leaving`, then they are cancelled: see
-    `SafeApp.drain`. What is not acknowledged comes again. False: the broker did not answer in time, or something hangs; what is left behind runs in
+    Handlers may finish, then those that wait see `app.leaving`, then they are cancelled (`SafeApp.drain`). What is not acknowledged
+    comes again. False: the app had crashed, the broker did not answer in time, or something hangs; what is left behind runs in
     daemon threads and in tasks of this loop, and the process should end.
     """
     loop = asyncio.get_running_loop()

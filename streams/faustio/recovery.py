@@ -31,6 +31,8 @@ from streams.faustio.versions import require_known_versions
 
 require_known_versions()
 
+FULL_BUFFER_SECONDS = 0.02
+"""How long one fetch may wait while partitions are held back by a full buffer: the copy it works on does not see them come back."""
 COMMITS_AT_MOST = 5
 """`commit` does nothing when another commit is under way, which may have begun before the last acknowledgement: hence again."""
 
@@ -119,8 +121,10 @@ class SafeConsumer(driver.Consumer):  # type: ignore[misc]
         self.not_waiting_next_records.clear()
         try:
             active = set(self._get_active_partitions())
+            if self._buffered_partitions:
+                timeout = min(timeout, FULL_BUFFER_SECONDS)
             if not active:
-                await self.sleep(0.2)
+                await self.sleep(FULL_BUFFER_SECONDS)
                 return {}, active
             generation = self.app.consumer_generation_id
             records = await self._getmany(active_partitions=active, timeout=timeout)

@@ -47,7 +47,8 @@ class ChainHistory:
     def create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         wanted = {f"{self.name}.in": {}, f"{self.name}.out": {}, f"{self.name}-last-changelog": {"cleanup.policy": "compact"}}
-        for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in wanted.items()]).values():
+        topics = [NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in wanted.items()]
+        for made in admin.create_topics(topics).values():
             made.result(20)
 
     def produce(self, more: int) -> None:

@@ -1,0 +1,141 @@
+"""BatchRunner over a stand-in stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from streams.errors import InvariantBroken, Stopping
+from streams.faustio.batch_runner import BatchRunner
+from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.scope import event_for
+from streams.ports import InRecord
+from tests.agents.fake_faust import FakeApp, FakeStream, event, settle
+
+
+class Groups:
+    """A handler that notes its groups; while `hold` is set it waits."""
+
+    def __init__(self) -> None:
+        self.came: list[list[int]] = []
+        self.at_work = 0
+        self.most_at_work = 0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.error: Exception | None = None
+
+    async def handle(self, records: Sequence[InRecord]) -> None:
+        self.came.append([record.offset for record in records])
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        try:
+            await self.go.wait()
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.at_work -= 1
+
+
+async def test_groups_are_full_one_at_a_time_in_order_and_acknowledged_in_order() -> None:
+    groups = Groups()
+    stream = FakeStream(event(n, f"k{n % 3}", partition=n % 2) for n in range(10))
+    stream.end()
+    await BatchRunner(FakeApp(), "b", groups.handle, size=4, seconds=0).run(stream)
+    assert [n for group in groups.came for n in group] == list(range(10))
+    assert max(map(len, groups.came)) <= 4
+    assert groups.most_at_work == 1
+    assert [n for partition, n in stream.acked if partition == 0] == [0, 2, 4, 6, 8]
+    assert [n for partition, n in stream.acked if partition == 1] == [1, 3, 5, 7, 9]
+
+
+async def test_a_group_waits_for_company_and_is_closed_when_full() -> None:
+    groups = Groups()
+    stream = FakeStream([event(0)])
+    running = asyncio.ensure_future(BatchRunner(FakeApp(), "b", groups.handle, size=3, seconds=60).run(stream))
+    await settle()
+    assert groups.came == []
+    stream.push(event(1), event(2), event(3))
+    await settle()
+    assert groups.came == [[0, 1, 2]]
+    running.cancel()
+
+
+async def test_intake_is_bounded_while_a_group_is_at_work() -> None:
+    groups = Groups()
+    groups.go.clear()
+    stream = FakeStream(event(n) for n in range(100))
+    running = asyncio.ensure_future(BatchRunner(FakeApp(), "b", groups.handle, size=4, seconds=0).run(stream))
+    await settle(200)
+    assert groups.at_work == 1
+    assert stream.taken <= 2 * 4 + 1
+    running.cancel()
+
+
+async def test_a_failed_group_crashes_the_app_and_is_not_acknowledged() -> None:
+    app, groups = FakeApp(), Groups()
+    stream = FakeStream([event(0), event(1)])
+    running = asyncio.ensure_future(BatchRunner(app, "b", groups.handle, size=2, seconds=0).run(stream))
+    await settle()
+    groups.error = ValueError("broken")
+    stream.push(event(2), event(3), event(4))
+    await app.crashed.wait()
+    await settle()
+    assert [str(crash) for crash in app.crashes] == ["broken"]
+    assert stream.acked == [(0, 0), (0, 1)]
+    assert not running.done()
+    running.cancel()
+
+
+async def test_stopping_leaves_the_group_unacknowledged_without_a_crash() -> None:
+    app, groups = FakeApp(), Groups()
+    groups.error = Stopping("outage")
+    stream = FakeStream([event(0), event(1)])
+    running = asyncio.ensure_future(BatchRunner(app, "b", groups.handle, size=2, seconds=0).run(stream))
+    await settle()
+    assert (groups.came, stream.acked, app.crashes) == ([[0, 1]], [], [])
+    running.cancel()
+
+
+async def test_giving_partitions_up_drops_what_waits_and_cancels_what_works() -> None:
+    app, groups = FakeApp(), Groups()
+    groups.go.clear()
+    stream = FakeStream(event(n) for n in range(4))
+    runner = BatchRunner(app, "b", groups.handle, size=2, seconds=0)
+    running = asyncio.ensure_future(runner.run(stream))
+    await settle()
+    runner.close()
+    await runner.finish(0)
+    await runner.cancel()
+    assert groups.at_work == 0
+    app.consumer_generation_id = 2
+    groups.go.set()
+    runner.reopen()
+    stream.push(*(event(n, generation=2) for n in range(4)))
+    await settle()
+    assert groups.came == [[0, 1], [0, 1], [2, 3]]
+    assert stream.acked == [(0, n) for n in range(4)]
+    running.cancel()
+
+
+async def test_a_skipped_offset_crashes_the_app() -> None:
+    app, groups = FakeApp(), Groups()
+    stream = FakeStream([event(0), event(2)])
+    runner = BatchRunner(app, "b", groups.handle, size=1, seconds=0, continuity=OffsetContinuity())
+    running = asyncio.ensure_future(runner.run(stream))
+    await app.crashed.wait()
+    assert isinstance(app.crashes[0], InvariantBroken)
+    running.cancel()
+
+
+async def test_each_record_of_a_group_is_the_scope_of_its_own_key() -> None:
+    found: dict[bytes, int] = {}
+
+    async def handle(records: Sequence[InRecord]) -> None:
+        for record in records:
+            assert record.key is not None
+            found[record.key] = event_for(record.key).message.partition
+
+    stream = FakeStream([event(0, "a", partition=0), event(0, "b", partition=1)])
+    stream.end()
+    await BatchRunner(FakeApp(), "b", handle, size=2, seconds=0).run(stream)
+    assert found == {b"a": 0, b"b": 1}
