@@ -10,8 +10,8 @@ import typer
 from streams.cli import options
 from streams.cli.output import note, print_json, say, stderr
 from streams.cli.preview import one_line
+from streams.cli.reading_index import reading_index
 from streams.cli.sending import tenant_of
-from streams.errors import NotPrepared
 from streams.reading.search import Found, Question
 from streams.settings import Settings
 
@@ -40,9 +40,7 @@ def search(
     invocation = options.invocation(context)
     groups = tuple(group) if group else None
     question = Question(tenant_of(tenant, invocation), query, limit, neighbours, groups, tuple(language or ()))
-    settings = invocation.settings()
-    require_index(settings)
-    found = asyncio.run(_ask(settings, question))
+    found = asyncio.run(_ask(invocation.settings(), question))
     if json:
         print_json({"query": query, "tenant_id": question.tenant_id, "hits": [hit.as_json() for hit in found]})
         return
@@ -54,21 +52,11 @@ def search(
 
 async def _ask(settings: Settings, question: Question) -> list[Found]:
     from streams.embedders import open_embedder
-    from streams.index.qdrant import open_index
     from streams.reading.search import search as ask
 
-    index = open_index(settings.qdrant)
-    try:
+    async with reading_index(settings) as index:
         with stderr().status("searching"):
             return await ask(index, lambda embedding: open_embedder(settings.embedder, embedding), settings.qdrant.alias, question)
-    finally:
-        await index.close()
-
-
-def require_index(settings: Settings) -> None:
-    """Raise NotPrepared when the settings name no index that outlives this command."""
-    if not settings.qdrant.url and settings.qdrant.path is None:
-        raise NotPrepared("no index to read: set qdrant.url or qdrant.path, or run docdelta dev in this folder")
 
 
 def _tell(number: int, hit: Found) -> None:

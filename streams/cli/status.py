@@ -11,8 +11,8 @@ import typer
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr, stdout, table
-from streams.cli.search import require_index
-from streams.errors import NotPrepared
+from streams.cli.reading_index import reading_index
+from streams.errors import DocdeltaError
 from streams.reading.status import IndexView, Status, read_status, view_index
 from streams.reading.waiting import Waiting
 from streams.settings import Settings
@@ -51,17 +51,12 @@ def status(
 
 
 async def _view(settings: Settings, collections: list[str]) -> IndexView:
-    from streams.index.qdrant import open_index
-
+    """Return what the index says, or why it could not be asked: the broker's side of a status is worth having alone."""
     try:
-        require_index(settings)
-    except NotPrepared as error:
+        async with reading_index(settings) as index:
+            return await view_index(index, settings.qdrant.alias, collections)
+    except DocdeltaError as error:
         return IndexView(None, {}, str(error))
-    index = open_index(settings.qdrant)
-    try:
-        return await view_index(index, settings.qdrant.alias, collections)
-    finally:
-        await index.close()
 
 
 def _tell(found: Status, now: datetime) -> None:

@@ -12,7 +12,7 @@ from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr, stdout, table
 from streams.cli.preview import one_line
-from streams.cli.search import require_index
+from streams.cli.reading_index import reading_index
 from streams.cli.sending import checked, tenant_of
 from streams.errors import DocdeltaError
 from streams.reading.why import InIndex, Why, read_points, read_why
@@ -49,17 +49,11 @@ def why(
 
 async def _indexed(settings: Settings, tenant: str, document: str) -> tuple[InIndex | None, tuple[str, ...]]:
     """Return the document's points, and why they could not be read. The broker's side of the answer is worth having alone."""
-    from streams.index.qdrant import open_index
-
     try:
-        require_index(settings)
-        index = open_index(settings.qdrant)
-        try:
+        async with reading_index(settings) as index:
             return await read_points(index, settings.qdrant.alias, tenant, document), ()
-        finally:
-            await index.close()
     except DocdeltaError as error:
-        return None, (f"index: {error}",)
+        return None, (str(error),)
 
 
 def _tell(found: Why) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from streams.cli import options
-from streams.cli.output import note
 from streams.settings import load_settings
 
 
@@ -34,5 +33,4 @@ def worker(
 
     settings = load_settings(options.invocation(context).config)
     configure_logs(settings.log_level, settings.log_format)
-    note(f"worker: broker {settings.kafka.bootstrap_servers}, index {settings.qdrant.url or settings.qdrant.path or 'in memory'}")
     return asyncio.run(run_worker(settings, only))

@@ -9,7 +9,6 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from schemas.batch import LIVE_STATES, BatchRecord
-from streams.errors import DocdeltaError
 from streams.kafka.admin import group_lag
 from streams.kafka.client import cluster_topics, make_admin
 from streams.kafka.read import read_topic
@@ -79,13 +78,10 @@ class Status:
 
 
 async def view_index(index: VectorIndex, alias: str, collections: Iterable[str]) -> IndexView:
-    """Return what the index says of the alias and the collections; a `problem` instead of an error."""
-    try:
-        there = set(await index.collections())
-        points = {name: await index.count(name) for name in collections if name in there}
-        return IndexView(await index.alias_target(alias), points)
-    except DocdeltaError as error:
-        return IndexView(None, {}, f"index: {error}")
+    """Return what the index says of the alias and the collections. Errors are the index's own."""
+    there = set(await index.collections())
+    points = {name: await index.count(name) for name in collections if name in there}
+    return IndexView(await index.alias_target(alias), points)
 
 
 def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView, count_documents: bool = True) -> Status:
