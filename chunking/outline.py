@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chunking.clauses import LONGEST_LINE, Mark, Marks, Rules, is_contents_line, rule_set
@@ -21,7 +21,7 @@ _UNRANKED = -1
 
 @dataclass(slots=True)
 class _Line:
-    """A line of a paragraph that begins something. `is_first` where it begins its block; `is_title` where it becomes a heading."""
+    """A line of a paragraph that begins something; `is_title` where it becomes a heading, `is_dropped` where it is only text."""
 
     block: int
     start: int
@@ -31,6 +31,17 @@ class _Line:
     is_dropped: bool = False
 
 
+@dataclass(slots=True)
+class _Title:
+    """A title among others: a line of text, or a real heading (`line` is None). An unnumbered heading stands above all numbers."""
+
+    start: int
+    end: int
+    label: str
+    rank: int
+    line: _Line | None = None
+
+
 def outline(document: Document, rules: Rules = DEFAULT) -> Document:
     """Return the document with chapters, clauses and enumerations found in its paragraphs as blocks of their own.
 
@@ -38,7 +49,12 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
     carry the attributes `rule` and `rank` (smaller stands higher). Applying it twice changes nothing more.
     """
     lines = _marked_lines(document, rules)
-    _leave_out_contents(document.text, lines)
+    marks = {
+        index: rules.match(block.label) if block.label else None
+        for index, block in enumerate(document.blocks)
+        if block.kind is BlockKind.HEADING
+    }
+    _leave_out_contents(document, lines, marks)
     by_block: dict[int, list[_Line]] = {}
     for line in lines:
         if not line.is_dropped:
@@ -49,7 +65,7 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
     blocks: list[Block] = []
     for index, block in enumerate(document.blocks):
         if block.kind is BlockKind.HEADING:
-            blocks.append(levels.real(block, rules.match(block.label) if block.label else None))
+            blocks.append(levels.real(block, marks[index]))
             items.clear()
             continue
         marked = by_block.get(index)
@@ -175,34 +191,47 @@ def _goes_on(text: str, block: Block, start: int, lines: Sequence[_Line]) -> boo
     return text[start - 2 : start - 1].isalnum() if start >= 2 else False
 
 
-def _leave_out_contents(text: str, lines: list[_Line]) -> None:
+def _leave_out_contents(document: Document, lines: Sequence[_Line], marks: Mapping[int, Mark | None]) -> None:
     """Decide which titles are entries of a contents page, which is a run of titles without text between them."""
-    said = Counter((line.mark.text, line.mark.rest) for line in lines if line.is_title)
-    run: list[_Line] = []
+    titles = []
     for line in lines:
         if line.is_title and is_contents_line(line.mark.rest):
             _drop(line)
-        if run and (not line.is_title or text[run[-1].end : line.start].strip()):
+        if line.is_title:
+            titles.append(_Title(line.start, line.end, line.mark.label, line.mark.rank, line))
+    if not titles:
+        return
+    for index, mark in marks.items():
+        block = document.blocks[index]
+        rank = mark.rank if mark is not None else _UNRANKED
+        titles.append(_Title(block.span.start, block.span.end, block.label, rank))
+    titles.sort(key=lambda title: title.start)
+    said = Counter(title.label for title in titles)
+    run: list[_Title] = []
+    for title in titles:
+        if run and document.text[run[-1].end : title.start].strip():
             _settle(run, said)
             run = []
-        if line.is_title:
-            run.append(line)
-    if run:
-        _settle(run, said)
+        run.append(title)
+    _settle(run, said)
 
 
-def _settle(run: list[_Line], said: Counter[tuple[str, str]]) -> None:
-    """Drop the contents entries of one run of titles. A title followed at once by one of its rank or higher has no text."""
-    bare = [place for place in range(len(run) - 1) if run[place + 1].mark.rank <= run[place].mark.rank]
-    if len(bare) >= 2:
-        for place, line in enumerate(run):
-            if place <= bare[-1] or said[line.mark.text, line.mark.rest] > 1:
-                said[line.mark.text, line.mark.rest] -= 1
-                _drop(line)
-        return
-    for place in bare:
-        if run[place].mark.rule.marks is not Marks.HEADING:
-            _drop(run[place])
+def _settle(run: Sequence[_Title], said: Counter[str]) -> None:
+    """Drop the contents entries of one run of titles and take the run out of `said`, which counts the titles still ahead.
+
+    A title followed at once by one of its rank or higher has no text of its own.
+    """
+    bare = [place for place in range(len(run) - 1) if run[place + 1].rank <= run[place].rank]
+    is_contents = len(bare) >= 2
+    said.subtract(title.label for title in run)
+    for place, title in enumerate(run):
+        if title.line is None:
+            continue
+        if is_contents:
+            if place <= bare[-1] or said[title.label] > 0:
+                _drop(title.line)
+        elif place in bare and title.line.mark.rule.marks is not Marks.HEADING:
+            _drop(title.line)
 
 
 def _drop(line: _Line) -> None:
