@@ -13,6 +13,8 @@ import re
 import shutil
 import subprocess
 import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +32,7 @@ MESSAGE_MAX_BYTES = MAX_RECORD_BYTES + MEBIBYTE
 """Largest batch a broker takes: the largest record and room for its frame."""
 _JAVA_NEEDED = 17
 _HEAP = "512m"
+_PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def available() -> str | None:
@@ -47,13 +50,18 @@ def available() -> str | None:
 
 
 class ApacheKafka:
-    """One broker (or three) on `data_dir`. A context manager, or `start`, `stop`, `kill` and `start` again."""
+    """One broker (or three) on `data_dir`. A context manager, or `start`, `stop`, `kill` and `start` again.
 
-    def __init__(self, data_dir: Path, brokers: int = 1) -> None:
+    `users` (name → password; for tests, since they are written into the folder in clear) opens a second, SASL/PLAIN listener on
+    which they may do nothing but what they are granted; the plain listener may do everything.
+    """
+
+    def __init__(self, data_dir: Path, brokers: int = 1, users: Mapping[str, str] | None = None) -> None:
         if brokers not in (1, 3):
             raise ValueError("brokers is 1 or 3")
         self.data_dir = data_dir
         self.brokers = brokers
+        self._users = dict(users or {})
         self._nodes: list[_Node] = []
 
     @property
@@ -61,12 +69,17 @@ class ApacheKafka:
         """Comma-separated host:port of every broker, in the order of their numbers."""
         return ",".join(node.address for node in self._nodes)
 
-    def start(self, patience: float = 60.0) -> ApacheKafka:
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """The same for the listener of `users`."""
+        return ",".join(node.sasl_address for node in self._nodes)
+
+    def start(self, patience: float = 120.0) -> ApacheKafka:
         """Start all brokers and wait until they serve. NotPrepared when Java or jars are missing, NotReachable with a log's end."""
         if reason := available():
             raise NotPrepared(reason)
         jars = kafka_jars()
-        self._nodes = _laid_out(self.data_dir, self.brokers)
+        self._nodes = _laid_out(self.data_dir, self.brokers, self._users)
         try:
             for node in self._nodes:
                 node.format_once(jars)
@@ -77,7 +90,7 @@ class ApacheKafka:
             raise
         return self
 
-    def wait_until_serving(self, patience: float = 60.0) -> None:
+    def wait_until_serving(self, patience: float = 120.0) -> None:
         """Return when all brokers are there and a group coordinator answers."""
         wait_until_serving(self.bootstrap_servers, patience, self._check_alive, self.brokers)
 
@@ -108,16 +121,38 @@ class ApacheKafka:
             node.process.check_alive()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """Where one broker listens, and the id of its records' folder."""
+
+    plain: int
+    controller: int
+    sasl: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """What must stay the same as long as the folder lives: ``cluster.json``."""
+
+    identity: str
+    ports: tuple[_Ports, ...]
+
+
 class _Node:
     """One broker that is its own controller, in its own folder."""
 
-    def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]], cluster: str, directories: list[str]) -> None:
-        self.folder, self._number, self._ports, self._cluster, self._directories = folder, number, ports, cluster, directories
+    def __init__(self, folder: Path, number: int, cluster: _Cluster, users: Mapping[str, str]) -> None:
+        self.folder, self._number, self._cluster, self._users = folder, number, cluster, users
         self.process = FolderProcess("kafka", folder)
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self._ports[self._number][0]}"
+        return f"{LOOPBACK}:{self._cluster.ports[self._number].plain}"
+
+    @property
+    def sasl_address(self) -> str:
+        return f"{LOOPBACK}:{self._cluster.ports[self._number].sasl}"
 
     def format_once(self, jars: Path) -> None:
         """Write the settings; format the records' folder unless it was."""
@@ -126,9 +161,9 @@ class _Node:
         if (self.folder / "records" / "meta.properties").is_file():
             return
         voters = ",".join(
-            f"{number}@{LOOPBACK}:{controller}:{self._directories[number]}" for number, (_, controller) in enumerate(self._ports)
+            f"{number}@{LOOPBACK}:{ports.controller}:{ports.directory}" for number, ports in enumerate(self._cluster.ports)
         )
-        flags = ["-t", self._cluster, "-c", str(self._settings_file), "--initial-controllers", voters]
+        flags = ["-t", self._cluster.identity, "-c", str(self._settings_file), "--initial-controllers", voters]
         command = _java(jars, "kafka.tools.StorageTool", "format", *flags)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -142,16 +177,19 @@ class _Node:
         return self.folder / "server.properties"
 
     def _settings(self) -> dict[str, object]:
-        broker, controller = self._ports[self._number]
-        copies = len(self._ports)
+        ports = self._cluster.ports[self._number]
+        copies = len(self._cluster.ports)
         in_sync = 2 if copies == 3 else 1
+        listeners = f"PLAINTEXT://{LOOPBACK}:{ports.plain},CONTROLLER://{LOOPBACK}:{ports.controller}"
+        if self._users:
+            listeners += f",SASL://{LOOPBACK}:{ports.sasl}"
         return {
             "process.roles": "broker,controller",
             "node.id": self._number,
-            "controller.quorum.bootstrap.servers": ",".join(f"{LOOPBACK}:{port}" for _, port in self._ports),
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{broker},CONTROLLER://{LOOPBACK}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{broker},CONTROLLER://{LOOPBACK}:{controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": ",".join(f"{LOOPBACK}:{each.controller}" for each in self._cluster.ports),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": self.folder / "records",
             "default.replication.factor": copies,
@@ -171,6 +209,18 @@ class _Node:
             "message.max.bytes": MESSAGE_MAX_BYTES,
             "replica.fetch.max.bytes": MESSAGE_MAX_BYTES,
             "socket.request.max.bytes": 100 * MEBIBYTE,
+            **self._rights(),
+        }
+
+    def _rights(self) -> dict[str, object]:
+        if not self._users:
+            return {}
+        accounts = " ".join(f'user_{name}="{password}"' for name, password in self._users.items())
+        return {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": f"{_PLAIN_LOGIN} required {accounts};",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
         }
 
 
@@ -192,24 +242,21 @@ def _fetch_jars(folder: Path) -> None:
         raise NotPrepared(f"maven can't fetch Apache Kafka: {(done.stdout or done.stderr).strip()[-800:]}", pom=pom)
 
 
-def _laid_out(data_dir: Path, brokers: int) -> list[_Node]:
+def _laid_out(data_dir: Path, brokers: int, users: Mapping[str, str]) -> list[_Node]:
     """Return the nodes as `cluster.json` of the folder says; the first time, choose ports and ids and write it."""
     plan_file = data_dir / "cluster.json"
     if plan_file.is_file():
         plan = json.loads(plan_file.read_text())
-        if len(plan["ports"]) != brokers:
-            raise NotPrepared(f"{data_dir} holds {len(plan['ports'])} brokers, not {brokers}; choose another folder")
+        cluster = _Cluster(plan["identity"], tuple(_Ports(**each) for each in plan["ports"]))
+        if len(cluster.ports) != brokers:
+            raise NotPrepared(f"{data_dir} holds {len(cluster.ports)} brokers, not {brokers}; choose another folder")
     else:
-        ports = free_ports(2 * brokers)
-        plan = {
-            "cluster": _random_id(),
-            "ports": list(zip(ports[::2], ports[1::2], strict=True)),
-            "directories": [_random_id() for _ in range(brokers)],
-        }
+        free = free_ports(3 * brokers)
+        chosen = zip(free[::3], free[1::3], free[2::3], strict=True)
+        cluster = _Cluster(_random_id(), tuple(_Ports(*ports, _random_id()) for ports in chosen))
         data_dir.mkdir(parents=True, exist_ok=True)
-        plan_file.write_text(json.dumps(plan))
-    ports_of = [(broker, controller) for broker, controller in plan["ports"]]
-    return [_Node(data_dir / f"broker-{n}", n, ports_of, plan["cluster"], plan["directories"]) for n in range(brokers)]
+        plan_file.write_text(json.dumps(asdict(cluster)))
+    return [_Node(data_dir / f"broker-{number}", number, cluster, users) for number in range(brokers)]
 
 
 def _random_id() -> str:

@@ -77,8 +77,8 @@ class CheckedEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one finite float32 vector a text, in order.
 
-        PoisonRecord, before any call, for a text that is blank or over the model's limit. Unavailable when the model answers
-        wrongly: nothing of the answer is used, the call may be repeated as a whole.
+        PoisonRecord, before any call, for a text that is blank, broken or over the model's limit. Unavailable when the model
+        answers wrongly: nothing of the answer is used, the call may be repeated as a whole.
         """
         slots = await self.slots(texts)
         found = [vector for vector in slots if vector is not None]
@@ -92,6 +92,8 @@ class CheckedEmbedder:
         found: list[Vector | None] = [None] * len(texts)
         if not wanted:
             return found
+        for position in wanted:
+            _refuse_half_characters(texts[position], position)
         sent = [texts[position] for position in wanted]
         await asyncio.to_thread(self._refuse_too_long, texts, wanted)
         async with self._gate:
@@ -118,6 +120,13 @@ class CheckedEmbedder:
                     position=position,
                     begins=repr(text[:60]),
                 )
+
+
+def _refuse_half_characters(text: str, position: int) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PoisonRecord("text holds half a surrogate pair", position=position, at=error.start) from error
 
 
 def checked(answer: Sequence[npt.ArrayLike], texts: int, dimensions: int, model: str) -> list[Vector]:

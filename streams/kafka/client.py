@@ -57,7 +57,9 @@ class Reports:
 
     def refusal(self) -> KafkaError | None:
         """Return the newest report that the broker refused us, or None."""
-        return next((error for error in reversed(self.errors) if error.code() in _REFUSED), None)
+        # A group's refusal says nothing about topics: librdkafka asks for the group even where only `assign` is used.
+        telling = _REFUSED - {KafkaError.GROUP_AUTHORIZATION_FAILED}
+        return next((error for error in reversed(self.errors) if error.code() in telling), None)
 
     def cause(self) -> str:
         """Return the most telling report in words, or an empty string."""
@@ -74,7 +76,7 @@ class KafkaAdmin(AdminClient):  # type: ignore[misc]
 
 
 class KafkaProducer(Producer):  # type: ignore[misc]
-    """An idempotent producer with its reports. Make one with `make_producer`."""
+    """An idempotent producer with its reports. `produce` and `poll` raise our errors. Make one with `make_producer`."""
 
     def __init__(self, settings: KafkaSettings, delivery_seconds: float) -> None:
         self.settings, self.reports = settings, Reports()
@@ -93,6 +95,20 @@ class KafkaProducer(Producer):  # type: ignore[misc]
                 **producer_overrides(settings),
             }
         )
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve deliveries and reports. Raises when the producer met something fatal, such as a missing right to write."""
+        with in_our_words(self):
+            return int(super().poll(timeout))
+
+    def produce(self, topic: str, *arguments: Any, **options: Any) -> None:
+        """Queue a record. BufferError while the queue is full: poll, then try again."""
+        try:
+            super().produce(topic, *arguments, **options)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:
+                self.poll(0)  # raises what it was
+            raise in_words(error.args[0], self, topic) from error
 
 
 class KafkaConsumer(Consumer):  # type: ignore[misc]
@@ -182,8 +198,10 @@ def require_topics(client: KafkaAdmin | KafkaProducer, names: set[str], patience
     known = cluster_topics(client, patience)
     missing = sorted(names - known.keys())
     if missing:
-        named = ", ".join(missing)
-        raise NotPrepared(f"topic {named} does not exist; run `docdelta init` first", brokers=client.settings.bootstrap_servers)
+        settings = client.settings
+        hidden = f", or user {settings.sasl_username} may not see it" if settings.security_protocol.startswith("SASL") else ""
+        words = f"topic {', '.join(missing)} does not exist{hidden}; run `docdelta init` first"
+        raise NotPrepared(words, bootstrap_servers=settings.bootstrap_servers)
     return {name: known[name] for name in names}
 
 
@@ -193,8 +211,8 @@ def in_words(error: KafkaError, client: Client, topic: str = "") -> DocdeltaErro
     refusal = client.reports.refusal()
     code = error.code()
     about: dict[str, Any] = {"topic": topic} if topic else {}
-    if code in _REFUSED or (refusal is not None and code in _AWAY):
-        said = (refusal or error).str()
+    if code in _REFUSED or (refusal is not None and (code in _AWAY or code == KafkaError._FATAL)):
+        said = (error if code in _REFUSED or refusal is None else refusal).str()
         return NotAuthorised(
             f"broker refuses user {settings.sasl_username or '(none)'} over {settings.security_protocol}: {said}",
             bootstrap_servers=settings.bootstrap_servers,

@@ -73,6 +73,8 @@ class _Writer:
                 break
             except BufferError:
                 self._serve(0.1)
+            except DocdeltaError as failure:  # a producer that met something fatal takes nothing more
+                self._give_up(failure)
         self._serve(0)
 
     def finish(self) -> int:
@@ -90,7 +92,10 @@ class _Writer:
 
     def _serve(self, seconds: float) -> None:
         before = self._confirmed
-        self._producer.poll(seconds)
+        try:
+            self._producer.poll(seconds)
+        except DocdeltaError as failure:
+            self._give_up(failure)
         if self._failure is not None:
             self._give_up(self._failure)
         if self._confirmed // 1000 != before // 1000:
@@ -98,7 +103,6 @@ class _Writer:
 
     def _give_up(self, failure: DocdeltaError) -> None:
         self._producer.purge()
-        self._producer.poll(0)
         failure.facts["confirmed"] = self._confirmed
         raise failure
 

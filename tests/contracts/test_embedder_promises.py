@@ -144,6 +144,12 @@ async def test_nothing_is_asked_when_one_text_is_over_the_limit():
     assert len(await CheckedEmbedder(model).embed(["a" * 50])) == 1
 
 
+async def test_half_a_surrogate_pair_is_refused_by_place(embedder):
+    with pytest.raises(PoisonRecord, match="half a surrogate pair") as refusal:
+        await embedder.embed(["fine", "bro\ud83dken"])
+    assert (refusal.value.facts["position"], refusal.value.facts["at"]) == (1, 3)
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_no_more_calls_run_at_once_than_allowed(concurrency):
     model = Told()

@@ -75,13 +75,13 @@ def test_a_wrong_password_and_a_missing_right_are_told_apart_and_named(tmp_path)
 
         record = [OutRecord("docs", b"k", b"v")]
         began = time.monotonic()
-        with pytest.raises(NotAuthorised, match="refuses user alice over SASL_PLAINTEXT.*[Aa]uthentication failed") as wrong:
-            produce_all(as_user("alice", "wrong"), record)
+        with pytest.raises(NotAuthorised, match=r"refuses user alice over SASL_PLAINTEXT.*[Aa]uthentication failed") as wrong:
+            produce_all(as_user("alice", "not-her-password"), record)
         assert time.monotonic() - began < 10
-        assert "wrong" not in str(wrong.value).replace("wrong password", "")
-        with pytest.raises(NotAuthorised, match="alice.*authorization failed") as may_not:
+        assert "not-her-password" not in str(wrong.value)
+        with pytest.raises(NotAuthorised, match=r"alice.*authorization failed") as may_not:
             produce_all(as_user("alice", "right"), record)
-        assert may_not.value.facts["topic"] == "docs"
+        assert may_not.value.facts["confirmed"] == 0
         with pytest.raises(NotPrepared, match="docs does not exist, or user bob may not see it"):
             produce_all(as_user("bob", "right"), record)
         with pytest.raises(NotAuthorised):
@@ -95,7 +95,8 @@ def _grant(broker: ApacheKafka, user: str, operation: AclOperation) -> None:
     right = AclBinding(
         ResourceType.TOPIC, "docs", ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
     )
-    for answer in make_admin(_settings(broker)).create_acls([right]).values():
+    admin = make_admin(_settings(broker))
+    for answer in admin.create_acls([right]).values():
         answer.result()
 
 
