@@ -25,7 +25,9 @@ def parse(html: str | bytes, media_type: str = "text/html") -> Document:
         pytest.param("<details><summary>S</summary>d</details>", "S\n\nd", id="details"),
         pytest.param("<!-- wp:paragraph --><p>a</p><!-- /wp:paragraph -->", "a", id="comments-go"),
         pytest.param("<p hidden>x</p><p style='display : none'>x</p><p aria-hidden=true>x</p>y", "y", id="hidden-elements-go"),
-        pytest.param("<nav>n</nav><header>h</header><main><header>t</header>m</main><footer>f</footer>", "t\n\nm", id="furniture-goes"),
+        pytest.param(
+            "<nav>n</nav><header>h</header><main><header>t</header>m</main><footer>f</footer>", "t\n\nm", id="furniture-goes"
+        ),
         pytest.param("<header><h1>T</h1></header>", "T", id="a-header-with-the-title-stays"),
         pytest.param("<ruby>字<rp>(</rp><rt>zi</rt></ruby>", "字", id="ruby-keeps-its-base"),
         pytest.param("<p>a<div>b</div>c", "a\n\nb\n\nc", id="blocks-end-paragraphs"),

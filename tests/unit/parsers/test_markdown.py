@@ -20,21 +20,29 @@ def shape(text: str) -> list[tuple[str, int, str]]:
 @pytest.mark.parametrize(
     ("text", "blocks"),
     [
-        pytest.param("- a\n\n  second\n- b", [("list_item", 1, "- a\n\n  second"), ("list_item", 1, "- b")], id="a-second-paragraph-stays"),
-        pytest.param("- a\nlazy\n- b", [("list_item", 1, "- a\nlazy"), ("list_item", 1, "- b")], id="a-lazy-line-stays-with-its-item"),
+        pytest.param(
+            "- a\n\n  second\n- b", [("list_item", 1, "- a\n\n  second"), ("list_item", 1, "- b")], id="a-second-paragraph-stays"
+        ),
+        pytest.param(
+            "- a\nlazy\n- b", [("list_item", 1, "- a\nlazy"), ("list_item", 1, "- b")], id="a-lazy-line-stays-with-its-item"
+        ),
         pytest.param(
             "- a\n\n  ```sh\n  x\n  ```\n\n  after\n",
             [("list_item", 1, "- a"), ("code", 0, "  ```sh\n  x\n  ```"), ("list_item", 1, "  after")],
             id="code-in-an-item-is-a-block",
         ),
-        pytest.param("1. a\n   1. b\n2. c", [("list_item", 1, "1. a"), ("list_item", 2, "   1. b"), ("list_item", 1, "2. c")], id="nested"),
+        pytest.param(
+            "1. a\n   1. b\n2. c", [("list_item", 1, "1. a"), ("list_item", 2, "   1. b"), ("list_item", 1, "2. c")], id="nested"
+        ),
         pytest.param("    code\n\n    more", [("code", 0, "    code\n\n    more")], id="indented-code-keeps-its-indent"),
         pytest.param("> a\n> b\n\nc", [("quote", 0, "> a\n> b"), ("paragraph", 0, "c")], id="a-quote"),
         pytest.param("[^1]: one\n[^2]: two", [("footnote", 0, "[^1]: one"), ("footnote", 0, "[^2]: two")], id="footnotes"),
         pytest.param("[x]: http://y\n\nz", [("paragraph", 0, "[x]: http://y"), ("paragraph", 0, "z")], id="definitions-are-kept"),
         pytest.param("a\n\n---\n\nb", [("paragraph", 0, "a"), ("paragraph", 0, "b")], id="a-rule-is-not-text"),
         pytest.param("```\na", [("code", 0, "```\na")], id="an-open-fence-ends-with-the-file"),
-        pytest.param("<h2>T &amp; U</h2>\n<p>x</p>", [("heading", 2, "T & U"), ("paragraph", 0, "x")], id="html-blocks-give-their-text"),
+        pytest.param(
+            "<h2>T &amp; U</h2>\n<p>x</p>", [("heading", 2, "T & U"), ("paragraph", 0, "x")], id="html-blocks-give-their-text"
+        ),
         pytest.param("a <!-- secret --> b", [("paragraph", 0, "a  b")], id="an-inline-comment-is-hidden"),
         pytest.param("`<!-- shown -->` b", [("paragraph", 0, "`<!-- shown -->` b")], id="a-comment-in-a-code-span-is-text"),
         pytest.param("<template>\n\nhid\n\n</template>\n\nb", [("paragraph", 0, "b")], id="an-element-hides-across-blank-lines"),

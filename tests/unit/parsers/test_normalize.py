@@ -19,7 +19,9 @@ from chunking.normalize import normalize
         pytest.param("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧", id="joiners-within-an-emoji-stay"),
         pytest.param("क्\u200dष می\u200cخواهم", "क्\u200dष می\u200cخواهم", id="joiners-within-a-script-stay"),
         pytest.param("第\u200d十\u200c\u200c条", "第十条", id="joiners-between-chinese-characters-go"),
-        pytest.param("three\x0cfour\x85five\u2028six", "three\x0cfour\x85five\u2028six", id="form-feed-nel-and-u2028-are-no-line-ends"),
+        pytest.param(
+            "three\x0cfour\x85five\u2028six", "three\x0cfour\x85five\u2028six", id="form-feed-nel-and-u2028-are-no-line-ends"
+        ),
         pytest.param("ok \ud83d end\x00", "ok \ufffd end\ufffd", id="what-no-store-takes-is-replaced"),
     ],
 )

@@ -42,7 +42,7 @@ def test_what_the_sender_says_goes_before_what_the_file_says() -> None:
 
 
 def test_an_unknown_media_type_is_refused_with_what_to_send() -> None:
-    with pytest.raises(UnsupportedMediaType, match="application/zip.*send one of.*text/markdown"):
+    with pytest.raises(UnsupportedMediaType, match=r"application/zip.*send one of.*text/markdown"):
         parse_document(b"", "application/zip")
 
 
