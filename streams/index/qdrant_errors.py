@@ -20,14 +20,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from streams.errors import DocdeltaError, InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
 
-KNOWN = (ApiException, QdrantException, httpx.HTTPError, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
-_NO_ANSWER = (ApiException, QdrantException, httpx.HTTPError, json.JSONDecodeError, UnicodeDecodeError, AssertionError)
+KNOWN = (ApiException, QdrantException, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
+_NO_ANSWER = (ApiException, QdrantException, json.JSONDecodeError, UnicodeDecodeError, AssertionError)
 """Nothing came, or nothing that the client can read: a 200 from a proxy is a JSONDecodeError, one without result an assertion."""
 _NO_SPACE = re.compile(r"no space left|disk is full|disk quota", re.IGNORECASE)
 _NO_COLLECTION = re.compile(r"collection\b.*(doesn't exist|not found)", re.IGNORECASE | re.DOTALL)

@@ -346,6 +346,20 @@ class TestSearch:
         assert {(hit.payload["document_id"], hit.payload["revision"]) for hit in hits} == {("d1", 2), ("d2", 9)}
         assert len(hits) == 3
 
+    async def test_looks_on_where_hidden_generations_or_light_overlaps_fill_the_first_page(self, place: Place) -> None:
+        old = [point(f"old{number}", 1, vector(1, number / 1000)) for number in range(60)]
+        await place.index.apply(place.name, plan(1, old))
+        await place.index.apply(place.name, plan(2, [point("new", 2, vector(1))]))
+        light = {"type": "CHAPTER_TAIL", "weight": 0.5}
+        tails = [
+            point(f"tail{number}", 1, vector(1, number / 1000), document="d2", role="context", overlap=light)
+            for number in range(60)
+        ]
+        bodies = [point(f"body{number}", 1, vector(1, 1 + number / 10), document="d2") for number in range(3)]
+        await place.index.apply(place.name, plan(1, tails + bodies, document="d2"))
+        hits = await place.index.search(place.name, query(vector(1), limit=3))
+        assert [hit.chunk_id for hit in hits] == [chunk_id(name) for name in ("new", "body0", "body1")]
+
     async def test_scales_a_declared_overlap_by_its_weight(self, place: Place) -> None:
         overlap = {"type": "CHAPTER_TAIL", "weight": 0.5}
         points = [
