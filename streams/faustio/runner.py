@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams.errors import Stopping
+from streams.errors import InvariantBroken, Stopping
 from streams.faustio.continuity import OffsetContinuity
 from streams.faustio.scope import handling
 from streams.ports import InRecord
@@ -48,6 +48,12 @@ def record_of(event: Any) -> InRecord:
         headers=dict(message.headers or ()),
         timestamp=message.timestamp or 0.0,
     )
+
+
+def _as_failure(error: BaseException) -> InvariantBroken:
+    failure = InvariantBroken("a handler was cancelled, and not by its runner")
+    failure.__cause__ = error
+    return failure
 
 
 class Runner(ABC):
@@ -130,6 +136,11 @@ class Runner(ABC):
         except Stopping as stopping:
             if self._open.is_set():
                 log.warning("%s: a handler stops while the app does not; its partition waits: %s", self.name, stopping)
+            return
+        except asyncio.CancelledError as error:
+            if not self._open.is_set():
+                raise  # by `cancel` or `_fail`
+            await self._fail(_as_failure(error))  # something the handler awaited was cancelled: nobody would bring the record again
             return
         except Exception as error:  # noqa: BLE001 - any exception of a handler is a broken invariant
             await self._fail(error)

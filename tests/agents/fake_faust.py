@@ -1,4 +1,4 @@
-"""A stand-in for what the runners use of Faust: an app that notes crashes and commits, a stream that hands out events and notes acks."""
+"""Stand-ins for what the runners use of Faust: an app that notes crashes, a stream that hands out events and notes acks."""
 
 from __future__ import annotations
 
