@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from streams.errors import NotPrepared, NotReachable
-from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, cluster_topics, in_our_words, in_words, make_admin
+from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, cluster_topics, in_our_words, in_words, make_admin, patiently
 from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import follow, read_topic
 from streams.settings import KafkaSettings
@@ -97,9 +97,12 @@ def describe_topics(admin: KafkaAdmin, names: Iterable[str]) -> dict[str, TopicS
     if not partitions:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
-    with in_our_words(admin):
+
+    def ask() -> dict[str, TopicState]:
         answers = admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
         return {resource.name: _state(resource.name, partitions[resource.name], answer) for resource, answer in answers.items()}
+
+    return patiently(admin, ask)
 
 
 def apply_topics(settings: KafkaSettings, wanted: Iterable[Topic]) -> TopicPlan:
@@ -185,10 +188,7 @@ def _refuse_differences(plan: TopicPlan) -> None:
 def _wait_until_as_planned(admin: KafkaAdmin, wanted: tuple[Topic, ...], patience: float) -> None:
     deadline = time.monotonic() + patience
     while True:
-        try:
-            plan = plan_topics(describe_topics(admin, [topic.name for topic in wanted]), wanted)
-        except NotPrepared:  # listed by one broker, not yet known to the one that was asked to describe it
-            plan = TopicPlan(wanted, (), ())
+        plan = plan_topics(describe_topics(admin, [topic.name for topic in wanted]), wanted)
         _refuse_differences(plan)  # somebody else made it at the same time, otherwise
         if not plan.create:
             return

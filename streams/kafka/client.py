@@ -7,9 +7,9 @@ Each client made here keeps those reports, so that the error raised names the ca
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -35,6 +35,15 @@ _REFUSED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""What a broker says of a topic or group for a moment after it was made or moved."""
 _AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -131,6 +140,7 @@ class KafkaConsumer(Consumer):  # type: ignore[misc]
         )
 
 
+Answer = TypeVar("Answer")
 Client = KafkaAdmin | KafkaProducer | KafkaConsumer
 
 
@@ -226,6 +236,18 @@ def in_words(error: KafkaError, client: Client, topic: str = "") -> DocdeltaErro
         cause = client.reports.cause() or error.str()
         return NotReachable(f"no answer from the broker: {cause}", bootstrap_servers=settings.bootstrap_servers, **about)
     return Unavailable(f"broker answers: {error.str()}", code=error.name(), **about)
+
+
+def patiently(client: Client, ask: Callable[[], Answer]) -> Answer:
+    """Return what `ask` returns, asking again while the broker says that leaders or coordinators are on the move. Our errors."""
+    deadline = time.monotonic() + REQUEST_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise in_words(error.args[0], client) from error
+        time.sleep(0.1)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, in_our_words, make_admin, make_consumer, require_topics
+from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, make_admin, make_consumer, patiently, require_topics
 from streams.settings import KafkaSettings
 
 
@@ -50,9 +50,9 @@ def group_lag(settings: KafkaSettings, group: str, topics: Iterable[str]) -> lis
 def _committed(settings: KafkaSettings, group: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
     # Through a consumer: librdkafka 2.16 crashes when AdminClient.list_consumer_group_offsets meets a loading coordinator.
     consumer = make_consumer(settings, group)
+    asked = [TopicPartition(*place) for place in places]
     try:
-        with in_our_words(consumer):
-            answers = consumer.committed([TopicPartition(*place) for place in places], timeout=REQUEST_SECONDS)
+        answers = patiently(consumer, lambda: consumer.committed(asked, timeout=REQUEST_SECONDS))
     finally:
         consumer.close()
     return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
@@ -62,9 +62,12 @@ def _offsets(admin: KafkaAdmin, places: list[tuple[str, int]], spec: OffsetSpec)
     if not places:
         return {}
     asked = {TopicPartition(*place): spec for place in places}
-    with in_our_words(admin):
+
+    def ask() -> dict[tuple[str, int], int]:
         answers = admin.list_offsets(asked, request_timeout=REQUEST_SECONDS)
         return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+
+    return patiently(admin, ask)
 
 
 def _partitions(topics: Mapping[str, int]) -> list[tuple[str, int]]:
