@@ -13,6 +13,7 @@ from streams.cli.options import Invocation
 from streams.cli.output import note, print_json_line, progress_bar, say
 from streams.connectors.base import ChangeSender
 from streams.errors import DocdeltaError, UsageError
+from streams.settings import load_settings
 
 _CHECKS: dict[str, TypeAdapter[object]] = {
     "--tenant": TypeAdapter(TenantId),
@@ -31,9 +32,9 @@ def checked(option: str, value: object) -> None:
 
 def tenant_of(given: str, invocation: Invocation) -> str:
     """Return the tenant: the one given, or that of a `docdelta dev` running in this folder. Raises UsageError without either."""
-    from streams.embedded.dev_file import read_dev_file
+    from streams.embedded.dev_file import dev_file_in_use
 
-    running = read_dev_file() if not given and invocation.config is None else None
+    running = None if given else dev_file_in_use(load_settings(invocation.config))
     tenant = given or (running.tenant if running else "")
     if not tenant:
         raise UsageError("which tenant? give --tenant NAME")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from streams.cli import options
+from streams.errors import UsageError
 from streams.settings import load_settings
 
 
@@ -28,9 +29,15 @@ def worker(
 
     Example:  docdelta worker --only parser
     """
+    from streams.kafka.client import cluster_topics, make_admin
     from streams.logs import configure_logs
+
+    if only is not None and only != "parser" and not only.startswith("batch:"):
+        raise UsageError(f"--only {only}: use parser or batch:ID")
+    settings = load_settings(options.invocation(context).config)
+    # Asked before Faust and the models are loaded, so that a wrong address is told within 10 seconds on a slow machine too.
+    cluster_topics(make_admin(settings.kafka))
     from streams.worker import run_worker
 
-    settings = load_settings(options.invocation(context).config)
     configure_logs(settings.log_level, settings.log_format)
     return asyncio.run(run_worker(settings, only))

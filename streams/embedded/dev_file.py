@@ -102,11 +102,16 @@ def remove_dev_file(path: Path = DEV_FILE) -> None:
         path.unlink(missing_ok=True)
 
 
-def with_dev_file(settings: Settings, path: Path = DEV_FILE) -> Settings:
-    """Return the settings pointed at a running `docdelta dev`, unless they themselves name a broker or an index."""
+def dev_file_in_use(settings: Settings, path: Path = DEV_FILE) -> DevFile | None:
+    """Return what a `docdelta dev` running here serves, or None: none runs, or the settings themselves name a broker or an index."""
     if _named(settings, "kafka", "bootstrap_servers") or _named(settings, "qdrant", "url", "path"):
-        return settings
-    found = read_dev_file(path)
+        return None
+    return read_dev_file(path)
+
+
+def with_dev_file(settings: Settings, path: Path = DEV_FILE) -> Settings:
+    """Return the settings pointed at the `docdelta dev` in use, or as they are where there is none."""
+    found = dev_file_in_use(settings, path)
     if found is None:
         return settings
     kafka = KafkaSettings.model_validate(

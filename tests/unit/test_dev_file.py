@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from streams.cli.options import Invocation
+from streams.cli.sending import tenant_of
 from streams.embedded.dev_file import DevFile, dev_file_for, read_dev_file, remove_dev_file, with_dev_file, write_dev_file
+from streams.errors import UsageError
 from streams.settings import KafkaSettings, Settings, load_settings
 
 
@@ -82,3 +85,12 @@ def test_only_its_writer_removes_it(path: Path) -> None:
     write_dev_file(served(), path)
     remove_dev_file(path)
     assert not path.exists()
+
+
+def test_a_command_takes_the_tenant_of_the_dev_it_talks_to_and_of_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dev_file(served())
+    assert tenant_of("", Invocation()) == "demo"
+    assert tenant_of("acme", Invocation()) == "acme"
+    monkeypatch.setenv("DOCDELTA_KAFKA__BOOTSTRAP_SERVERS", "broker:9092")
+    with pytest.raises(UsageError, match="--tenant"):
+        tenant_of("", Invocation())

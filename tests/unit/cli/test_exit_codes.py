@@ -104,7 +104,7 @@ def test_a_wrong_setting_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, nam
     "arguments",
     [
         ("put", "page.md", "-t", "a"),
-        ("status",),
+        ("worker",),
     ],
 )
 @pytest.mark.parametrize("servers", [NOWHERE])
