@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+NO_WALL = 99
+"""A rank above all ranks."""
+
 _NEAR = 12
 _FAR = 200
 
@@ -60,12 +63,14 @@ def pack_by_strength(
     limit: int,
     wall: int,
     slacks: Sequence[int] = (),
+    whole: int = NO_WALL,
 ) -> list[int]:
     """Return the indices of the atoms that begin a chunk, from 0.
 
-    order: from `merge_order`. extras: what a chunk weighs more when it begins at that atom (a repeated header); slacks: what it weighs less when it ends
-    with it (trailing blanks). Boundaries of rank `wall` or above never merge. A pair fits when the extra of its first atom and all
-    weights together, less the slack of its last, are within `limit`.
+    order: from `merge_order`. extras: what a chunk weighs more when it begins at that atom (a repeated header). slacks: what it
+    weighs less when it ends with that atom (trailing blanks). Boundaries of rank `wall` or above never merge. A pair fits when the
+    extra of its first atom and all weights together, less the slack of its last, are within `limit`. Over boundaries from rank `whole`
+    up only whole stretches merge: the pair must begin and end at boundaries at least as strong.
     """
     count = len(weights)
     if count == 0:
@@ -75,9 +80,12 @@ def pack_by_strength(
     sums = list(weights)
     cuts = [0]
     for index in order:
-        first, last = left[index - 1], right[index]
+        first, last, rank = left[index - 1], right[index], ranks[index]
         slack = slacks[last] if slacks else 0
-        if ranks[index] < wall and extras[first] + sums[first] + sums[index] - slack <= limit:
+        fits = rank < wall and extras[first] + sums[first] + sums[index] - slack <= limit
+        if fits and rank >= whole:
+            fits = (first == 0 or ranks[first] >= rank) and (last + 1 == count or ranks[last + 1] >= rank)
+        if fits:
             sums[first] += sums[index]
             left[last], right[first] = first, last
         else:

@@ -26,7 +26,6 @@ from chunking.strategies.rows import row_sentence
 GLUE = -1
 """Rank of a boundary that merges before all others: a heading or lead-in too long to be one atom with its text."""
 SPACE, COMMA, SEMICOLON, SENTENCE, ROW, ITEM, BLOCK, CLAUSE = range(GRAPHEME_RANK + 1, GRAPHEME_RANK + 9)
-NO_WALL = 99
 
 PROSE = (
     Level(SENTENCE, "sentence", sentence_ends),
@@ -34,7 +33,7 @@ PROSE = (
     Level(COMMA, "comma", comma_ends),
     Level(SPACE, "space", space_ends),
 )
-CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends), Level(SPACE, "space", space_ends))
+CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends), *PROSE)
 CELLS = (Level(SEMICOLON, "cell", cell_ends), *PROSE)
 
 _LEAD_IN = re.compile(r"[:：][*_`”’\"')）\s]*\Z")
@@ -118,9 +117,6 @@ class _Builder:
         elif block.kind in (BlockKind.LIST_ITEM, BlockKind.QUOTE):
             while after < len(self.blocks) and self.blocks[after].kind is block.kind and self.blocks[after].group == block.group:
                 after += 1
-        elif _is_enumerated(block):
-            while after < len(self.blocks) and _is_enumerated(self.blocks[after]):
-                after += 1
         return after
 
     def _binds(self, index: int, after: int) -> bool:
@@ -130,8 +126,7 @@ class _Builder:
             return True
         if block.kind is not BlockKind.PARAGRAPH or after != index + 1 or after >= len(self.blocks):
             return False
-        following = self.blocks[after]
-        return (following.kind in _LED or _is_enumerated(following)) and bool(
+        return self.blocks[after].kind in _LED and bool(
             _LEAD_IN.search(self.text, max(block.span.start, block.span.end - 40), block.span.end)
         )
 
@@ -166,10 +161,10 @@ class _Builder:
         levels = [block.level for block in self.blocks[index:unit] if block.kind is BlockKind.HEADING]
         if levels:
             return heading_rank(min(levels)), f"heading {min(levels)}"
-        clause = self.blocks[index].clause
-        if clause:
-            return (BLOCK, "item") if _is_enumerated(self.blocks[index]) else (CLAUSE, "clause")
-        return BLOCK, str(self.blocks[index].kind)
+        block = self.blocks[index]
+        if block.clause and block.kind is BlockKind.PARAGRAPH:
+            return CLAUSE, "clause"
+        return BLOCK, str(block.kind)
 
     # -- atoms
 
@@ -214,7 +209,7 @@ class _Builder:
         kind = self.blocks[index].kind
         if kind in _TABLE:
             return self._table(index, after, room)
-        if kind is BlockKind.LIST_ITEM or _is_enumerated(self.blocks[index]):
+        if kind is BlockKind.LIST_ITEM:
             return self._list(index, after, room, lead)
         return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PROSE)
 
@@ -248,11 +243,10 @@ class _Builder:
     def _lead_in(self, index: int) -> Repeat | None:
         """Return what a chunk that begins inside this list repeats, and remember it for later parts of the same list."""
         block = self.blocks[index]
-        if block.kind is not BlockKind.LIST_ITEM and not _is_enumerated(block):
+        if block.kind is not BlockKind.LIST_ITEM:
             return None
-        group = block.group if block.kind is BlockKind.LIST_ITEM else -index - 1
-        if group in self.leads:
-            return self.leads[group]
+        if block.group in self.leads:
+            return self.leads[block.group]
         if self.head is None or index == 0 or self.blocks[index - 1].kind is BlockKind.HEADING:
             return None
         before = self.blocks[index - 1]
@@ -266,7 +260,7 @@ class _Builder:
         if not sentence:
             return None
         repeat = Repeat(sentence + "\n", self.weigh(sentence + "\n"), "LEAD_IN")
-        self.leads[group] = repeat
+        self.leads[block.group] = repeat
         return repeat
 
     def _list(self, index: int, after: int, room: int, lead: Repeat | None) -> list[Atom]:
@@ -370,8 +364,3 @@ def _edges(document: Document) -> list[int]:
     if edges:
         edges.append(position)
     return edges
-
-
-def _is_enumerated(block: Block) -> bool:
-    """Return whether a paragraph is a numbered item of a clause: （一）, (a)."""
-    return block.kind is BlockKind.PARAGRAPH and block.clause.startswith(("（", "("))

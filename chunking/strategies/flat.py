@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chunking.document import Document, Span
 from chunking.graphemes import cut_after
-from chunking.packing import merge_order, pack_by_strength, pack_greedily
+from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Overlap, Passage
 from chunking.pieces import Level, Piece, Weigh, pieces, tail_within
 from chunking.strategies.places import Places
@@ -20,7 +20,6 @@ from chunking.strategies.visible import is_blank, is_worthless
 _HANGING = 4
 """Blanks at the end of a line that a passage keeps; a longer run is left out."""
 _CHARACTERS_A_TOKEN = 8
-_NO_WALL = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class FlatText:
             limit=body or self.sizes.size,
             weigh=lambda text: weigh(text.rstrip()),
             levels=self.levels,
-            rank=_NO_WALL,
+            rank=NO_WALL - 1,
             rule="start",
             whole_clusters=weigh is len,
         )
@@ -72,10 +71,10 @@ class FlatText:
         extras = [0, *(max(0, min(self.sizes.overlap, size - piece.weight)) for piece in found[1:])]
         ranks = [piece.rank for piece in found]
         if greedy:
-            cuts = pack_greedily(weights, extras, ranks, size, _NO_WALL + 1, slacks)
+            cuts = pack_greedily(weights, extras, ranks, size, NO_WALL, slacks)
         else:
             order = merge_order(self.text, [piece.start for piece in found], ranks)
-            cuts = pack_by_strength(weights, extras, ranks, order, size, _NO_WALL + 1, slacks)
+            cuts = pack_by_strength(weights, extras, ranks, order, size, NO_WALL, slacks)
         return [list(found[first:after]) for first, after in zip(cuts, [*cuts[1:], len(found)], strict=True)]
 
     def passages(self, groups: Sequence[Sequence[Piece]]) -> list[Passage]:

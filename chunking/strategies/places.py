@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chunking.document import Block, BlockKind, Document, Span
+from chunking.document import BlockKind, Document, Span
+from chunking.outline import clauses_of, heading_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Places:
     def __init__(self, document: Document) -> None:
         self.blocks = document.blocks
         self.starts = [block.span.start for block in document.blocks]
-        self.paths = heading_paths_of(document.blocks)
+        self.paths = heading_paths(document.blocks)
         self.clauses = clauses_of(document.blocks)
 
     def of(self, span: Span) -> Place:
@@ -48,33 +48,3 @@ class Places:
                     same += 1
                 path = path[:same]
         return Place(str(blocks[first].kind), path, self.clauses[texts[0]], blocks[first].page)
-
-
-def heading_paths_of(blocks: Sequence[Block]) -> list[tuple[str, ...]]:
-    """Return for each block the titles above it, a heading's own title included. A heading closes its equals and those below."""
-    paths: list[tuple[str, ...]] = []
-    open_headings: list[tuple[int, str]] = []
-    path: tuple[str, ...] = ()
-    for block in blocks:
-        if block.kind is BlockKind.HEADING:
-            while open_headings and open_headings[-1][0] >= block.level:
-                open_headings.pop()
-            open_headings.append((block.level, block.label))
-            path = tuple(title for _, title in open_headings if title)
-        paths.append(path)
-    return paths
-
-
-def clauses_of(blocks: Sequence[Block]) -> list[str]:
-    """Return for each block the clause it stands in. A numbered item （一） is named with its article: 第十条（一）."""
-    clauses: list[str] = []
-    article = clause = ""
-    for block in blocks:
-        if block.clause:
-            is_item = block.clause.startswith(("（", "("))
-            clause = article + block.clause if is_item else block.clause
-            article = article if is_item else block.clause
-        elif block.kind is BlockKind.HEADING:
-            article = clause = ""
-        clauses.append(clause)
-    return clauses

@@ -11,12 +11,12 @@ from typing import Literal
 from pydantic import Field
 
 from chunking.document import Document
-from chunking.packing import merge_order, pack_by_strength, pack_greedily
+from chunking.outline import outline as find_outline
+from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Passage
 from chunking.strategies.assemble import Assembler
-from chunking.strategies.atoms import NO_WALL, Atom, build_atoms, heading_rank
+from chunking.strategies.atoms import Atom, build_atoms, heading_rank
 from chunking.strategies.base import Budget, Options, Strategy
-from chunking.strategies.outlined import outlined
 
 
 class StructureOptions(Options):
@@ -37,7 +37,7 @@ class StructureOptions(Options):
 def cut(document: Document, options: StructureOptions, budget: Budget) -> list[Passage]:
     """Return the passages of a document; parts of long lists and tables repeat their lead-in or header."""
     if options.outline:
-        document = outlined(document)
+        document = find_outline(document)
     limit = min(options.size or budget.limit, budget.limit)
     weigh = budget.counter.count
     atoms = build_atoms(document, limit, weigh, rows_as_sentences=options.tables == "sentences")
@@ -54,7 +54,7 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     if greedy:
         return pack_greedily(weights, extras, ranks, limit, wall)
     order = merge_order(text, [atom.start for atom in atoms], ranks)
-    return pack_by_strength(weights, extras, ranks, order, limit, wall)
+    return pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6))
 
 
 STRUCTURE = Strategy("structure", 1, StructureOptions, cut)
