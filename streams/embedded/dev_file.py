@@ -103,7 +103,7 @@ def remove_dev_file(path: Path = DEV_FILE) -> None:
 
 
 def dev_file_in_use(settings: Settings, path: Path = DEV_FILE) -> DevFile | None:
-    """Return what a `docdelta dev` running here serves, or None: none runs, or the settings themselves name a broker or an index."""
+    """Return what a `docdelta dev` running here serves; None where none runs or the settings name a broker or an index."""
     if _named(settings, "kafka", "bootstrap_servers") or _named(settings, "qdrant", "url", "path"):
         return None
     return read_dev_file(path)

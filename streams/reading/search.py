@@ -137,7 +137,8 @@ async def search(index: VectorIndex, open_embedder: Callable[[Embedding], Embedd
     (vector,) = await embedder.embed([target.embedding.query_prefix + question.text])
     query = Query(question.tenant_id, vector, question.limit, question.groups, question.languages)
     hits = await index.search(target.collection, query)
-    return [await _found(index, target.collection, hit.score, hit.payload, question.neighbours) for hit in hits]
+    found = (_found(index, target.collection, hit.score, hit.payload, question.neighbours) for hit in hits)
+    return list(await asyncio.gather(*found))
 
 
 async def _found(index: VectorIndex, collection: str, score: float, payload: Mapping[str, Any], count: int) -> Found:
