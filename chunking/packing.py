@@ -69,8 +69,8 @@ def pack_by_strength(
 
     order: from `merge_order`. extras: what a chunk weighs more when it begins at that atom (a repeated header). slacks: what it
     weighs less when it ends with that atom (trailing blanks). Boundaries of rank `wall` or above never merge. A pair fits when the
-    extra of its first atom and all weights together, less the slack of its last, are within `limit`. Over boundaries from rank `whole`
-    up only whole stretches merge: the pair must begin and end at boundaries at least as strong.
+    extra of its first atom and all weights together, less the slack of its last, are within `limit`. Over boundaries of rank
+    `whole` or above only whole stretches merge: the pair must begin and end at boundaries at least as strong.
     """
     count = len(weights)
     if count == 0:

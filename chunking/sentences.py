@@ -63,7 +63,7 @@ def _sentence_stop(text: str, start: int, stop: int, begin: int, end: int) -> in
     marks = text[start:stop]
     closers = _CLOSERS.match(text, stop, end)
     after = closers.end() if closers else stop
-    if after < end and text[after] in "\"'" and text.count(text[after], begin, after) % 2 == 1:
+    if after < end and text[after] in "\"'" and _closes(text, begin, after):
         after += 1
         closers = _CLOSERS.match(text, after, end)
         after = closers.end() if closers else after
@@ -81,6 +81,12 @@ def _sentence_stop(text: str, start: int, stop: int, begin: int, end: int) -> in
     if not following.isspace():
         return 0
     return 0 if _is_short_form(text, start, begin, after, end) else after
+
+
+def _closes(text: str, begin: int, quote: int) -> bool:
+    """Return whether a straight quote closes one opened in this sentence, by a straight or (in sloppy text) a curly one."""
+    odd = text.count(text[quote], begin, quote) % 2 == 1
+    return odd or text.count("“", begin, quote) > text.count("”", begin, quote)
 
 
 def _is_short_form(text: str, dot: int, begin: int, after: int, end: int) -> bool:

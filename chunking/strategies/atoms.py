@@ -33,6 +33,7 @@ PROSE = (
     Level(COMMA, "comma", comma_ends),
     Level(SPACE, "space", space_ends),
 )
+PARAGRAPHS = (Level(ITEM, "paragraph", paragraph_ends), *PROSE)
 CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends), *PROSE)
 CELLS = (Level(SEMICOLON, "cell", cell_ends), *PROSE)
 
@@ -211,7 +212,7 @@ class _Builder:
             return self._table(index, after, room)
         if kind is BlockKind.LIST_ITEM:
             return self._list(index, after, room, lead)
-        return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PROSE)
+        return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PARAGRAPHS)
 
     def _cut(
         self, index: int, after: int, first: int, levels: tuple[Level, ...], repeat: Repeat | None = None, rank: int = BLOCK
@@ -283,7 +284,7 @@ class _Builder:
             if weight <= limit:
                 atoms.append(Atom(self.edges[item], self.edges[item + 1], weight, rank, "list item", item, item, repeat))
             else:
-                atoms += self._cut(item, item + 1, limit, PROSE, repeat, rank)
+                atoms += self._cut(item, item + 1, limit, PARAGRAPHS, repeat, rank)
         return atoms
 
     def _with_ancestors(self, lead: Repeat | None, nested: tuple[int, ...]) -> Repeat | None:
