@@ -33,12 +33,13 @@ class _Line:
 
 @dataclass(slots=True)
 class _Title:
-    """A title among others: a line of text, or a real heading (`line` is None). An unnumbered heading stands above all numbers."""
+    """A title among others: a line of text, or a block that is one already. An unnumbered heading stands above all numbers."""
 
     start: int
     end: int
     label: str
     rank: int
+    is_chapter: bool
     line: _Line | None = None
 
 
@@ -192,45 +193,47 @@ def _goes_on(text: str, block: Block, start: int, lines: Sequence[_Line]) -> boo
 
 
 def _leave_out_contents(document: Document, lines: Sequence[_Line], marks: Mapping[int, Mark | None]) -> None:
-    """Decide which titles are entries of a contents page, which is a run of titles without text between them."""
-    titles = []
-    for line in lines:
-        if line.is_title and is_contents_line(line.mark.rest):
-            _drop(line)
-        if line.is_title:
-            titles.append(_Title(line.start, line.end, line.mark.label, line.mark.rank, line))
-    if not titles:
+    """Decide which lines are no titles: entries of a contents page, and numbered lines with no text of their own."""
+    if not any(line.is_title for line in lines):
         return
-    for index, mark in marks.items():
-        block = document.blocks[index]
-        rank = mark.rank if mark is not None else _UNRANKED
-        titles.append(_Title(block.span.start, block.span.end, block.label, rank))
+    titles = [_Title(line.start, line.end, line.mark.label, line.mark.rank, _is_chapter(line.mark), line) for line in lines]
+    for index, block in enumerate(document.blocks):
+        if index in marks:
+            mark = marks[index]
+            rank = mark.rank if mark is not None else _UNRANKED
+            titles.append(_Title(block.span.start, block.span.end, block.label, rank, mark is None or _is_chapter(mark)))
+        elif "rank" in block.attributes and block.kind is BlockKind.LIST_ITEM:
+            titles.append(_Title(block.span.start, block.span.end, "", int(block.attributes["rank"]), False))
     titles.sort(key=lambda title: title.start)
-    said = Counter(title.label for title in titles)
+    said = Counter(title.label for title in titles if title.is_chapter)
     run: list[_Title] = []
-    for title in titles:
-        if run and document.text[run[-1].end : title.start].strip():
+    for title, following in zip(titles, [*titles[1:], None], strict=True):
+        is_bare = following is not None and not document.text[title.end : following.start].strip()
+        if not title.is_chapter:
+            if is_bare and following is not None and following.rank <= title.rank and title.line is not None:
+                _drop(title.line)
+            continue
+        run.append(title)
+        if not is_bare or following is None or not following.is_chapter:
             _settle(run, said)
             run = []
-        run.append(title)
-    _settle(run, said)
+
+
+def _is_chapter(mark: Mark) -> bool:
+    return mark.rule.marks is Marks.HEADING
 
 
 def _settle(run: Sequence[_Title], said: Counter[str]) -> None:
-    """Drop the contents entries of one run of titles and take the run out of `said`, which counts the titles still ahead.
+    """Drop the contents entries of one run of chapters and take the run out of `said`, which counts the titles still ahead.
 
-    A title followed at once by one of its rank or higher has no text of its own.
+    A chapter followed at once by one of its rank or higher has no text of its own; two such make a contents page.
     """
-    bare = [place for place in range(len(run) - 1) if run[place + 1].rank <= run[place].rank]
-    is_contents = len(bare) >= 2
     said.subtract(title.label for title in run)
+    bare = [place for place in range(len(run) - 1) if run[place + 1].rank <= run[place].rank]
     for place, title in enumerate(run):
         if title.line is None:
             continue
-        if is_contents:
-            if place <= bare[-1] or said[title.label] > 0:
-                _drop(title.line)
-        elif place in bare and title.line.mark.rule.marks is not Marks.HEADING:
+        if is_contents_line(title.line.mark.rest) or (len(bare) >= 2 and (place <= bare[-1] or said[title.label] > 0)):
             _drop(title.line)
 
 

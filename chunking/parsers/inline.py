@@ -38,15 +38,25 @@ def plain_inline(text: str) -> str:
         stash.append(literal)
         return f"\x00{len(stash) - 1}\x00"
 
-    text = _CODE.sub(lambda code: keep(code[2].strip()), text)
-    text = _ESCAPE.sub(lambda escape: keep(escape[1]), text)
-    text = _AUTOLINK.sub(r"\1", text)
-    text = _TAG.sub("", text)
-    text = _ANCHOR.sub("", text)
-    for pattern, seen in ((_LINK, r"\1"), (_LINK, r"\1"), (_STARS, r"\2"), (_BARS, r"\2"), (_STARS, r"\2")):
-        text = pattern.sub(seen, text)
-    text = html.unescape(text).replace("\r", " ")
-    return " ".join(_STASHED.sub(lambda mark: stash[int(mark[1])] if int(mark[1]) < len(stash) else "", text).split())
+    if "`" in text:
+        text = _CODE.sub(lambda code: keep(code[2].strip()), text)
+    if "\\" in text:
+        text = _ESCAPE.sub(lambda escape: keep(escape[1]), text)
+    if "<" in text:
+        text = _TAG.sub("", _AUTOLINK.sub(r"\1", text))
+    if "{" in text:
+        text = _ANCHOR.sub("", text)
+    if "[" in text:
+        text = _LINK.sub(r"\1", _LINK.sub(r"\1", text))
+    if "*" in text or "~" in text:
+        text = _STARS.sub(r"\2", _STARS.sub(r"\2", text))
+    if "_" in text:
+        text = _BARS.sub(r"\2", text)
+    if "&" in text:
+        text = html.unescape(text)
+    if stash:
+        text = _STASHED.sub(lambda mark: stash[int(mark[1])] if int(mark[1]) < len(stash) else "", text)
+    return " ".join(text.split())
 
 
 def without_hidden(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from markdown_it.common.html_blocks import block_names
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
@@ -20,10 +21,12 @@ _INDENTED = re.compile(r" {4}| {0,3}\t")
 _ORDERED = re.compile(r"\d{1,9}[.)](?:[ \t]|\Z)")
 _HEADING = re.compile(r"(#{1,6})(?=[ \t]|\Z)")
 _FENCE = re.compile(r"(?:(`{3,})([^`]*)|(~{3,})(.*))\Z")
+_INTERRUPTS = re.compile(r" {0,3}(?:>|[-+*][ \t]+[^ \t]|1[.)][ \t]+[^ \t])")
 _RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
 _ITEM = re.compile(r"( *)([-+*]|\d{1,9}[.)]) (?=[^ \t])")
 _DELIMITERS = re.compile(r"\|?(?:[ \t]*:?-+:?[ \t]*\|)*[ \t]*:?-+:?[ \t]*\|?[ \t]*\Z")
 _RAW_START = re.compile(r"<(?:!--|\?|![A-Za-z]|!\[CDATA\[|(?:script|pre|style|textarea)(?=[\s>]|$))", re.IGNORECASE | re.MULTILINE)
+_HTML_START = re.compile(rf"{_RAW_START.pattern}|</?(?:{'|'.join(block_names)})(?=[\s/>]|$)", re.IGNORECASE | re.MULTILINE)
 _MOST_RETRIES = 8
 
 Parse = Callable[[str], list[Token]]
@@ -89,6 +92,8 @@ def _is_inert(text: str) -> bool:
         return text[1:2] not in ("", " ", "\t") and text.strip("-:| \t") != ""
     if first == "=":
         return text.strip("= \t") != ""
+    if first == "<":
+        return text.rstrip(" \t")[-1] != ">" and _HTML_START.match(text) is None
     return first == ":" and ("-" not in text or text.strip("-:| \t") != "")
 
 
@@ -104,7 +109,7 @@ def _paragraph_end(lines: Sequence[str], line: int) -> int:
             if not text.strip(" \t") or (first == "#" and _HEADING.match(text)):
                 return line
             if not _is_inert(text):
-                return line if first in "`~" and _FENCE.match(text) else -1
+                return line if _INTERRUPTS.match(text) or (first in "`~" and _FENCE.match(text)) else -1
         line += 1
     return line
 

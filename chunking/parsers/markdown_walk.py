@@ -18,7 +18,9 @@ _ONLY_MARKS = re.compile(r"[\s>*+-]*+(?:\d{1,9}[.)])?+[\s>*+-]*+\Z")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,80}\]:")
 _FOOTNOTE_LINES = re.compile(r"\n(?=\[\^[^\]\s]{1,80}\]:)")
-_HIDING = re.compile(r"<(?P<close>/?)(?P<tag>template|noscript|svg|script|style)(?=[\s/>])", re.IGNORECASE)
+_HIDING = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(?P<close>/?)(?P<tag>template|noscript|svg|script|style)(?=[\s/>])", re.IGNORECASE | re.DOTALL
+)
 _INDENTED = frozenset({BlockKind.LIST_ITEM, BlockKind.CODE})
 
 
@@ -212,26 +214,11 @@ class Walk:
             if _ONLY_MARKS.match(text) or self.hidden_until:
                 self.is_verbatim = False
                 continue
-            self._place(BlockKind.PARAGRAPH, number, number + 1, text)
+            self.done = number
+            self._add(BlockKind.PARAGRAPH, number, number + 1, text)
         self.done = max(self.done, line)
 
     def _add(
-        self,
-        kind: BlockKind,
-        start: int,
-        end: int,
-        text: str,
-        *,
-        level: int = 0,
-        label: str = "",
-        group: int = 0,
-        cells: tuple[str, ...] = (),
-        attributes: dict[str, str] | None = None,
-    ) -> None:
-        self._pass_to(start)
-        self._place(kind, start, end, text, level, label, group, cells, attributes)
-
-    def _place(
         self,
         kind: BlockKind,
         start: int,
@@ -244,16 +231,22 @@ class Walk:
         attributes: dict[str, str] | None = None,
     ) -> None:
         """Lay the text of the lines into the builder, behind the blank lines of the source where nothing was left out."""
-        text = text.rstrip() if kind is BlockKind.CODE else without_hidden(text).rstrip()
+        if self.done < start:
+            self._pass_to(start)
+        if kind is not BlockKind.CODE and "<" in text:
+            text = without_hidden(text)
+        text = text.rstrip()
         if not text:
             self.done, self.is_verbatim = end, False
             return
-        body = text if kind in _INDENTED else text.lstrip()
         gap = "\n\n"
         if self.is_verbatim:
-            gap = "\n".join(["", *self.lines[self.text_end : start], ""])
-        gap += text[: len(text) - len(body)]
-        self.builder.add(kind, body, gap=gap, level=level, label=label, group=group, cells=cells, attributes=attributes)
+            gap = "\n" if self.text_end == start else "\n".join(["", *self.lines[self.text_end : start], ""])
+        if kind not in _INDENTED and text[0].isspace():
+            body = text.lstrip()
+            gap += text[: len(text) - len(body)]
+            text = body
+        self.builder.add(kind, text, gap=gap, level=level, label=label, group=group, cells=cells, attributes=attributes)
         self.text_end = start + text.count("\n") + 1 if kind is BlockKind.CODE else end
         self.done, self.is_verbatim = end, True
 
@@ -279,6 +272,8 @@ def _left_open(content: str) -> tuple[int, str] | None:
     """Return offset and name of an element that hides its content and is not closed in this HTML block."""
     opened: tuple[int, str] | None = None
     for tag in _HIDING.finditer(content):
+        if tag["tag"] is None:
+            continue
         name = tag["tag"].lower()
         if opened is None and not tag["close"]:
             opened = (tag.start(), name)
