@@ -25,8 +25,9 @@ class ChunkChanges(Record):
     """The delta of one revision against the manifest before it.
 
     A large delta travels in `parts` records of one key, in order: `added` and `updated` in any part, `removed` and `kept` only in
-    the last, so that nothing is removed before everything new is in place. `complete=True` says that the manifest before was
-    rebuilt from the index (lost state): the indexer then lists the document's points and removes what no part names.
+    the last, so that nothing is removed before everything new is in place. `complete=True` says that the index may not be what the
+    manifest before says (lost state, a refused delta, reindex): every chunk is named, the indexer lists the document's points, compares
+    each, and removes what no part names. `kept` of the last part also names the chunks of the parts before it.
     """
 
     record_name: ClassVar[str] = "chunk_changes"

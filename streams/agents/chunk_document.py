@@ -11,7 +11,7 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
@@ -45,6 +45,10 @@ class ChunkerAgent:
     embedder: Embedder
     """Only asked for its limit: text that it would cut is refused here, before anything is planned."""
     poison_attempts: int = 3
+    compare_until: dict[int, int] = field(default_factory=dict)
+    """Partition to offset of [parsed]. Records below it are compared with the index itself, whatever their manifest says. To be set to
+    the end offset where the table turns out empty at assignment but [changes] is not (state lost): changes that a predecessor planned
+    with other order keys may still be on their way, and no manifest made meanwhile can know them."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [parsed]. Raises only Stopping and InvariantBroken."""
@@ -57,11 +61,12 @@ class ChunkerAgent:
             except UndecodableRecord as error:
                 raise PoisonRecord(str(error)) from error
             about = about_parsed(parsed)
-            await attempt(lambda: self._settle(parsed), self.outbox.patience, self.poison_attempts, "chunking")
+            lost = record.offset < self.compare_until.get(record.partition, 0)
+            await attempt(lambda: self._settle(parsed, lost), self.outbox.patience, self.poison_attempts, "chunking")
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, about)
 
-    async def _settle(self, parsed: ParsedDocument) -> None:
+    async def _settle(self, parsed: ParsedDocument, lost: bool) -> None:
         key = document_key(parsed.tenant_id, parsed.document_id)
         async with self.manifests.lock(key):
             before = self.manifests.get(key)
@@ -70,7 +75,7 @@ class ChunkerAgent:
                 if skipped.outcome is not None:
                     await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), skipped.outcome, skipped.reason))
                 return
-            complete = before is None or before.suspect or parsed.reindex
+            complete = before is None or before.suspect or parsed.reindex or lost
             if before is None:
                 before = await self._manifest_from_index(parsed)
                 if before is not None and parsed.revision < before.revision:

@@ -5,6 +5,9 @@ Order of effects for one document, and what a crash in between leaves (a batch o
   ② upsert  ③ payload updates  ④ delete by id, each confirmed (`index.apply`)  the record comes again and completes them
   ⑤ receipt                                                                  the record comes again, ②-④ find nothing to do
   ⑥ the caller lets the offset advance
+
+A delta that can't be carried out is refused whole: ① manifest marked suspect ② dead letter and receipt ③ the caller goes on. A later
+delta that builds on it finds chunks missing and is refused as well; the next event after the mark compares with the index itself.
 """
 
 from __future__ import annotations
@@ -58,6 +61,14 @@ class _Item:
         """True for the last part of a complete record: what it does not name is to be cleared."""
         return self.changes.complete and self.changes.part == self.changes.parts
 
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """Chunk ids that must be there already for this record to end its revision, where an earlier record may have been refused."""
+        newest = self.newest
+        if newest is None or not newest.suspect or newest.changed != self.changes.revision:
+            return frozenset()
+        return frozenset(self.changes.kept)
+
     def lacking(self) -> list[ChunkRecord]:
         """Return the chunks that still need a vector."""
         return [record for record in self.wanted.write if needs_vector(record, self.there)]
@@ -101,13 +112,13 @@ class IndexerAgent:
 
     async def _find_what_is_there(self, items: Sequence[_Item]) -> None:
         """Look up the points that the items are about: by id in one call; where a record is complete, all of its document."""
-        by_id = [record.chunk_id for item in items if not item.lists_document for record in item.wanted.write]
+        by_id = [chunk_id for item in items if not item.lists_document for chunk_id in _ids_of_interest(item)]
         there = (
             await self.outbox.patience.hold(lambda: self.index.retrieve(self.collection, by_id), "reading points") if by_id else {}
         )
         for item in items:
             if not item.lists_document:
-                item.there = {record.chunk_id: there[record.chunk_id] for record in item.wanted.write if record.chunk_id in there}
+                item.there = {chunk_id: there[chunk_id] for chunk_id in _ids_of_interest(item) if chunk_id in there}
                 continue
             changes = item.changes
             listing = partial(self.index.document_points, self.collection, changes.tenant_id, changes.document_id)
@@ -167,21 +178,37 @@ class IndexerAgent:
         }
 
     async def _write(self, item: _Item, vectors: Mapping[str, Vector]) -> PoisonRecord | None:
-        """Carry out one document's plan; return the refusal where it can't be."""
-        try:
-            missing = [record for record in item.lacking() if record.embed_hash not in vectors]
-            if missing:
-                # Embed this document alone: raises the refusal that the common call met.
-                vectors = {**vectors, **await self._embed({record.embed_hash: record.embed_text for record in missing})}
-            remove = leftovers(item.changes, item.there, item.newest) if item.lists_document else item.wanted.remove
-            plan = plan_index(item.changes, item.wanted, remove, item.there, vectors)
-            if not plan.empty:
-                await attempt(
-                    lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
-                )
-        except PoisonRecord as error:
-            return error
-        return None
+        """Carry out one document's plan; return the refusal where it can't be.
+
+        A newer revision may have been planned since the record was opened, on top of what is refused here: then only what that one
+        holds is tried again, and it is the newer manifest that gets the mark.
+        """
+        while True:
+            try:
+                await self._carry_out(item, vectors)
+                return None
+            except PoisonRecord as error:
+                upto = max(item.changes.revision, item.newest.changed if item.newest else 0)
+                newest = await self.outbox.patience.hold(partial(self.manifests.suspect, item.key, upto), "marking the manifest")
+                if newest is None or newest.changed <= upto:
+                    return error
+                item.newest, item.wanted = newest, still_wanted(item.changes, newest)
+
+    async def _carry_out(self, item: _Item, vectors: Mapping[str, Vector]) -> None:
+        absent = item.doubtful.difference(item.there)
+        if absent:
+            reason = f"{len(absent)} chunks of a revision refused before this one are missing; send the document again with reindex"
+            raise PoisonRecord(reason, chunk_id=min(absent))
+        missing = [record for record in item.lacking() if record.embed_hash not in vectors]
+        if missing:
+            # Embed this document alone: raises the refusal that the common call met.
+            vectors = {**vectors, **await self._embed({record.embed_hash: record.embed_text for record in missing})}
+        remove = leftovers(item.changes, item.there, item.newest) if item.lists_document else item.wanted.remove
+        plan = plan_index(item.changes, item.wanted, remove, item.there, vectors)
+        if not plan.empty:
+            await attempt(
+                lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
+            )
 
     async def _close(self, item: _Item, refusal: PoisonRecord | None) -> None:
         """Say what became of a record: a dead letter, or after its last part a receipt."""
@@ -189,7 +216,6 @@ class IndexerAgent:
         about = about_parsed(changes)
         if refusal is not None:
             await self.outbox.refuse(item.record, refusal, about)
-            await self.outbox.patience.hold(lambda: self.manifests.suspect(item.key), "marking the manifest")
             return
         tally = (item.key, changes.event_id)
         embedded = self._embedded.pop(tally, 0) + item.embedded
@@ -216,6 +242,10 @@ class IndexerAgent:
             "borrowed": item.borrowed,
         }
         await self.outbox.settle(receipt.model_copy(update=figures))
+
+
+def _ids_of_interest(item: _Item) -> list[str]:
+    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful)]
 
 
 def _rounds(records: Sequence[InRecord]) -> list[list[InRecord]]:

@@ -39,12 +39,17 @@ class Manifests:
         """Store a manifest; returns when the changelog has it."""
         await self.table.put(key, manifest.to_bytes())
 
-    async def suspect(self, key: bytes) -> None:
-        """Mark a manifest as more than the index may hold, so that the document's next event compares with the index itself."""
+    async def suspect(self, key: bytes, upto: int) -> Manifest | None:
+        """Mark a manifest as more than the index may hold, so that the document's next event compares with the index itself.
+
+        Returns the manifest as it stands. One that a revision above `upto` has changed since is left alone: it may be right.
+        """
         async with self.lock(key):
             manifest = self.get(key)
-            if manifest is not None and not manifest.suspect:
-                await self.put(key, replace(manifest, suspect=True))
+            if manifest is not None and manifest.changed <= upto and not manifest.suspect:
+                manifest = replace(manifest, suspect=True)
+                await self.put(key, manifest)
+            return manifest
 
     @asynccontextmanager
     async def lock(self, key: bytes) -> AsyncIterator[None]:

@@ -104,11 +104,11 @@ def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None
 
 
 def _parts(parsed: ParsedDocument, delta: Delta, named: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:
-    """Give what is named in records of bounded size, with the totals of the delta. The last one says what is removed and, when
-    complete, names every chunk that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
+    """Give what is named in records of bounded size, with the totals of the delta. The last one says what is removed and names every
+    chunk that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
     pieces = list(_bounded(named))
     earlier = [record.chunk_id for piece in pieces[:-1] for records in piece for record in records]
-    kept = tuple(earlier) if complete else delta.kept
+    kept = (*named.kept, *earlier)
     for number, (added, updated) in enumerate(pieces, start=1):
         last = number == len(pieces)
         yield ChunkChanges(

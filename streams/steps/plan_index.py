@@ -20,10 +20,17 @@ class Wanted:
     superseded: bool
 
 
+def overtaken(changes: ChunkChanges, newest: Manifest | None) -> bool:
+    """Return whether a later word on the document is planned already: a newer revision, or its end at the same revision."""
+    if newest is None or newest.changed < changes.revision:
+        return False
+    return newest.changed > changes.revision or (newest.deleted and not changes.deleted)
+
+
 def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
     """Return the part of a delta that is not overtaken by a newer revision."""
     records = (*changes.added, *changes.updated)
-    if newest is None or newest.changed <= changes.revision:
+    if newest is None or not overtaken(changes, newest):
         return Wanted(records, changes.removed, superseded=False)
     held = set(newest.chunk_ids)
     return Wanted(
@@ -36,7 +43,7 @@ def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
 def leftovers(changes: ChunkChanges, there: Mapping[str, StoredPoint], newest: Manifest | None) -> tuple[str, ...]:
     """Return ids that the index holds of this document and the last part of a complete record does not name."""
     keep = {record.chunk_id for record in (*changes.added, *changes.updated)} | set(changes.kept)
-    if newest is not None and newest.changed > changes.revision:
+    if newest is not None and overtaken(changes, newest):
         keep |= set(newest.chunk_ids)
     return tuple(chunk_id for chunk_id in there if chunk_id not in keep)
 

@@ -72,6 +72,8 @@ class Member:
             self.outbox("chunker"), self.manifests, index, COLLECTION, POLICY, documents.token_counter(), embedder, poison_attempts=2
         )
         self.indexer = IndexerAgent(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
+        if not self.table and self.world.logs[CHANGES, self.partition]:
+            self.chunker.compare_until[self.partition] = len(self.world.logs[NAMES.parsed, self.partition])
         self.runners = [
             KeyedRunner(self, NAMES.parsed, self.chunker.handle),
             BatchRunner(self, CHANGES, self.indexer.handle),
