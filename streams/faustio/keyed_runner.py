@@ -57,7 +57,7 @@ class KeyedRunner(Runner):
             same_generation = earlier.event.message.generation_id == slot.event.message.generation_id
             if same_generation and not earlier.done:
                 raise Stopping("an earlier record of this key was not handled", key=slot.event.message.key)
-        if not self._open.is_set():
+        if self._app.leaving.is_set():
             raise Stopping("not begun before the partition is given up")
         await self._handle(record_of(slot.event))
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streams.crash_points import reached
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.continuity import OffsetContinuity
 from streams.faustio.scope import handling
@@ -159,6 +160,7 @@ class Runner(ABC):
             slot = queue.popleft()
             if self._is_current(slot.event):
                 await slot.stream.ack(slot.event)
+                reached("offset.passed")
 
     async def _fail(self, error: Exception) -> None:
         """Take the app down: begin nothing more, commit what is acknowledged, crash. Only the first failure counts."""

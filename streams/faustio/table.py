@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import faust
 from faust.exceptions import PartitionsMismatch
 
+from streams.crash_points import reached
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.delivery import deliver
 from streams.faustio.scope import acting_for, event_for
@@ -57,10 +58,12 @@ class AckedTable(faust.Table):  # type: ignore[misc]
         generation = self.app.consumer_generation_id
 
         def confirmed(metadata: Any) -> None:
+            reached("table.confirmed")
             if self.app.consumer_generation_id != generation:
                 # The store may belong to someone else by now, and records of theirs may lie between its offset and this one.
                 raise Stopping("partition was given up during a table write", table=self.name)
             self._apply(event, key, value, metadata)
+            reached("table.stored")
 
         await deliver(
             self.app,

@@ -47,6 +47,7 @@ class FakeApp:
         self.consumer_generation_id = 1
         self.crashes: list[BaseException] = []
         self.crashed = asyncio.Event()
+        self.leaving = asyncio.Event()
 
     async def crash(self, reason: BaseException) -> None:
         self.crashes.append(reason)

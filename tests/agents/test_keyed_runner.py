@@ -167,6 +167,22 @@ async def test_giving_partitions_up_cancels_what_does_not_end_and_the_next_gener
     running.cancel()
 
 
+async def test_what_was_taken_is_finished_while_there_is_time_and_not_begun_when_there_is_none() -> None:
+    app, gates = FakeApp(), Gates()
+    stream = FakeStream(event(n, "k") for n in range(3))
+    runner = KeyedRunner(app, "a", gates.handle)
+    running = asyncio.ensure_future(runner.run(stream))
+    await settle()
+    runner.close()
+    await gates.end(0)
+    assert gates.began == [0, 1], "a gap before a finished record would have it come again"
+    app.leaving.set()
+    await gates.end(1)
+    assert (gates.began, runner.in_flight) == ([0, 1], 0)
+    assert stream.acked == [(0, 0), (0, 1)]
+    running.cancel()
+
+
 async def test_a_handler_that_outlives_its_generation_acknowledges_nothing() -> None:
     app, gates = FakeApp(), Gates()
     stream = FakeStream([event(0)])
