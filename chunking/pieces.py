@@ -50,7 +50,7 @@ def pieces(
     weight: int | None = None,
     whole_clusters: bool = False,
 ) -> list[Piece]:
-    """Return pieces that tile text[start:end], each within `limit` (the first within `first`, where given).
+    """Return pieces that tile text[start:end], each within `limit` (the first within `first`, where given, be it more or less).
 
     weight: the weight of the whole, where it is known. A grapheme cluster heavier than the limit is parted, since the limit is
     what the embedder can read; with `whole_clusters` it is left whole and over the limit.
@@ -72,11 +72,11 @@ class _Job:
 
     @property
     def room(self) -> int:
-        return self.limit if self.found or self.first is None else max(1, min(self.first, self.limit))
+        return self.limit if self.found or self.first is None else max(1, self.first)
 
 
 def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weight: int | None) -> None:
-    if weight is None and (depth >= len(job.levels) or end - start <= 8 * job.limit):
+    if weight is None and not _is_surely_over(job, start, end, depth):
         weight = job.weigh(job.text[start:end])
     if weight is not None and weight <= job.room:
         job.found.append(Piece(start, end, weight, rank, rule))
@@ -92,6 +92,12 @@ def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weig
                 begin, rank, rule = stop, level.rank, level.rule
             return
     _force(job, start, end, rank, rule, job.weigh(job.text[start:end]) if weight is None else weight)
+
+
+def _is_surely_over(job: _Job, start: int, end: int, depth: int) -> bool:
+    """Return whether the first part of a long stretch is over the room already, so that counting the rest can be spared."""
+    part = 8 * job.limit
+    return depth < len(job.levels) and end - start > part and job.weigh(job.text[start : start + part]) > job.room
 
 
 def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -> None:
@@ -112,7 +118,12 @@ def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -
                 break
             stop = smaller
             measured = job.weigh(job.text[start:stop])
+        if stop < end and measured < room * 0.9 and measured > 0:
+            larger = cut_before(job.text, min(end, start + int((stop - start) * room / measured * fill)), stop)
+            if larger > stop and (again := job.weigh(job.text[start:larger])) <= room:
+                stop, measured = larger, again
         job.found.append(Piece(start, stop, measured, rank, rule))
+        characters_each = (stop - start) / max(1, measured)
         start, rank, rule = stop, GRAPHEME_RANK, "grapheme"
 
 

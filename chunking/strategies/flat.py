@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from chunking.document import Document, Span
 from chunking.graphemes import cut_after
 from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Overlap, Passage
 from chunking.pieces import Level, Piece, Weigh, pieces, tail_within
+from chunking.strategies.base import Budget, Options
 from chunking.strategies.places import Places
 from chunking.strategies.visible import is_blank, is_worthless
 
@@ -22,15 +26,42 @@ _HANGING = 4
 _CHARACTERS_A_TOKEN = 8
 
 
+class Windows(Options):
+    """Options that windows share. size, overlap: in `unit`; the overlap is part of the size and below it."""
+
+    size: int = Field(ge=1)
+    overlap: int = Field(ge=0)
+    unit: Literal["characters", "tokens"] = "characters"
+
+    @model_validator(mode="after")
+    def _advances(self) -> Windows:
+        if self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} must be below size {self.size}, or the window never advances")
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """size, overlap: in units of `weigh`; the overlap is part of the size. hard: nothing is above `hard_limit` by `hard_weigh`."""
+    """size, overlap: in units of `weigh`; the overlap is part of the size. hard: nothing is above `hard_limit` by `hard_weigh`.
+
+    whole_parts: an overlap begins at a boundary of the first level or there is none.
+    """
 
     size: int
     overlap: int
     weigh: Weigh
     hard_limit: int
     hard_weigh: Weigh
+    whole_parts: bool = False
+
+
+def sizes_of(size: int, overlap: int, unit: str, hard_limit: int, budget: Budget) -> Sizes:
+    """Return sizes in ``characters`` or ``tokens`` under a hard limit in tokens; sizes in tokens never exceed it."""
+    count = budget.counter.count
+    if unit == "characters":
+        return Sizes(size, overlap, len, hard_limit, count)
+    size = min(size, hard_limit)
+    return Sizes(size, min(overlap, size - 1), count, hard_limit, count)
 
 
 class FlatText:
@@ -47,13 +78,19 @@ class FlatText:
         self.end = document.blocks[-1].span.end if document.blocks else 0
 
     def pieces(self, body: int | None = None) -> list[Piece]:
-        """Return the running text in pieces of at most `body` (the size where not given), hanging blanks left out of account."""
+        """Return the running text in pieces of at most `body`, the first of at most the size (both where `body` is not given).
+
+        Hanging blanks are left out of account.
+        """
+        if self.start == self.end:
+            return []
         weigh = self.sizes.weigh
         return pieces(
             self.text,
             self.start,
             self.end,
             limit=body or self.sizes.size,
+            first=self.sizes.size,
             weigh=lambda text: weigh(text.rstrip()),
             levels=self.levels,
             rank=NO_WALL - 1,
@@ -161,9 +198,11 @@ class FlatText:
             for stop in level.ends(self.text, window, end)[:-1]:
                 weight = weigh(self.text[stop:end])
                 if weight <= room:
-                    if 3 * weight >= room:
+                    if 3 * weight >= room or self.sizes.whole_parts:
                         return self._shown(self.text[stop:end])
                     break
+            if self.sizes.whole_parts:
+                return ""
         return self._shown(tail_within(self.text[window:end], room, weigh))
 
     @staticmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from chunking.document import Document
 from chunking.passage import Passage
@@ -22,8 +22,8 @@ from chunking.sentences import (
     sentence_ends,
     space_ends,
 )
-from chunking.strategies.base import Budget, Options, Strategy
-from chunking.strategies.flat import FlatText, Sizes
+from chunking.strategies.base import Budget, Strategy
+from chunking.strategies.flat import FlatText, Windows, sizes_of
 
 _PARAGRAPH, _LINE, _SENTENCE, _SEMICOLON, _COMMA, _SPACE = 6, 5, 4, 3, 2, 1
 
@@ -56,34 +56,22 @@ SEPARATORS: dict[str, tuple[Level, ...]] = {
 """Separators by language, strongest first; behind the last one comes a cut between grapheme clusters."""
 
 
-class RecursiveOptions(Options):
-    """Options of `recursive`. size, overlap: in `unit`, the overlap is part of the size. max_tokens: hard cap, the policy's limit
-    holds as well. packing: ``greedy`` fills from the left (an edit moves what follows it), ``strength`` keeps edits local.
+class RecursiveOptions(Windows):
+    """Options of `recursive`. max_tokens: hard cap; the policy's limit holds as well. packing: ``greedy`` fills from the left (an
+    edit moves what follows it), ``strength`` keeps edits local.
     """
 
     size: int = Field(default=500, ge=1)
     overlap: int = Field(default=60, ge=0)
-    unit: Literal["characters", "tokens"] = "characters"
     max_tokens: int = Field(default=1200, ge=1)
     separators: Literal["zh", "en", "mixed"] = "mixed"
     packing: Literal["greedy", "strength"] = "greedy"
 
-    @model_validator(mode="after")
-    def _advances(self) -> RecursiveOptions:
-        if self.overlap >= self.size:
-            raise ValueError(f"overlap {self.overlap} must be below size {self.size}, or the window never advances")
-        return self
-
 
 def cut(document: Document, options: RecursiveOptions, budget: Budget) -> list[Passage]:
     """Return the passages of the running text."""
-    count = budget.counter.count
     hard_limit = min(options.max_tokens, budget.limit)
-    if options.unit == "characters":
-        sizes = Sizes(options.size, options.overlap, len, hard_limit, count)
-    else:
-        size = min(options.size, hard_limit)
-        sizes = Sizes(size, min(options.overlap, size - 1), count, hard_limit, count)
+    sizes = sizes_of(options.size, options.overlap, options.unit, hard_limit, budget)
     flat = FlatText(document, RECURSIVE.versioned_name, sizes, SEPARATORS[options.separators], "CHARACTERS")
     return flat.passages(flat.pack(flat.pieces(), greedy=options.packing == "greedy"))
 

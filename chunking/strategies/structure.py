@@ -36,6 +36,8 @@ class StructureOptions(Options):
 
 def cut(document: Document, options: StructureOptions, budget: Budget) -> list[Passage]:
     """Return the passages of a document; parts of long lists and tables repeat their lead-in or header."""
+    if not document.blocks:
+        return []
     if options.outline:
         document = find_outline(document)
     limit = min(options.size or budget.limit, budget.limit)
