@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from chunking.document import Document
+from chunking.document import BlockKind, Document
 from chunking.parsers.base import Parsed, Parser, UnreadableMarkup, UnsupportedMediaType
 from chunking.parsers.html import HTML
 from chunking.parsers.markdown import MARKDOWN
@@ -51,7 +51,8 @@ def parse_document(
     kind: str = "",
     labels: Iterable[str] = (),
 ) -> Document:
-    """Return the document in a file. A given title or language goes before the file's own.
+    """Return the document in a file. A given title or language goes before the file's own; without either, the first heading of
+    level 1 is the title.
 
     Media type parameters are honoured (``text/html; charset=gbk``). Raises UnsupportedMediaType and UnreadableMarkup.
     """
@@ -61,7 +62,7 @@ def parse_document(
     return Document(
         text=parsed.text,
         blocks=parsed.blocks,
-        title=title or parsed.title,
+        title=title or parsed.title or _first_heading(parsed),
         media_type=essence,
         language=language or parsed.language,
         kind=kind,
@@ -96,3 +97,7 @@ def _split_media_type(media_type: str) -> tuple[str, dict[str, str]]:
         name, _, value = piece.partition("=")
         parameters[name.strip().lower()] = value.strip().strip('"')
     return essence.strip().lower(), parameters
+
+
+def _first_heading(parsed: Parsed) -> str:
+    return next((block.label for block in parsed.blocks if block.kind is BlockKind.HEADING and block.level == 1), "")

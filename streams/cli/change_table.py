@@ -38,7 +38,8 @@ class ChangeTable:
             self._console.print(Text(_heading(), style="bold"), soft_wrap=True)
         self.events += 1
         self.embedded += receipt.embedded
-        if receipt.outcome == "indexed":
+        # An event that the front door settled says nothing of chunks; one that reached the batch names all of them.
+        if receipt.outcome in ("indexed", "unchanged") and receipt.batch:
             self.chunks[receipt.tenant_id, receipt.document_id] = receipt.kept + receipt.added + receipt.updated
         self._console.print(Text(change_line(receipt), style=_STYLES.get(receipt.outcome, "")), soft_wrap=True)
         if receipt.outcome in ("held", "dead_lettered") and receipt.reason:

@@ -77,9 +77,10 @@ class _Dev:
             try:
                 # The broker's memory began empty, so everything is said again; what the index holds already costs nothing.
                 await book.of(await self._sync(sender, everything=True), self._stop)
-                await stack.serve_this_batch()
-                note(f"{self._table.totals()}. Watching {self._connector.root} - Ctrl-C stops. Index: {stack.server.url}")
-                await self._watch(sender)
+                if not self._stop.is_set():
+                    await stack.serve_this_batch()
+                    note(f"{self._table.totals()}. Watching {self._connector.root} - Ctrl-C stops. Index: {stack.server.url}")
+                    await self._watch(sender)
             finally:
                 remove_dev_file()
             failure = stack.worker.failure
@@ -92,7 +93,7 @@ class _Dev:
         gone = asyncio.create_task(self._stack.worker.wait())
         gone.add_done_callback(lambda _: self._stop.set())
         try:
-            async for _ in awatch(self._connector.root, stop_event=self._stop, debounce=200, step=50):
+            async for _ in awatch(self._connector.root, stop_event=self._stop, debounce=200, step=50, rust_timeout=500):
                 await self._sync(sender)
         finally:
             gone.cancel()
