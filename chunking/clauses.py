@@ -184,7 +184,8 @@ class Rules:
         self._by_start: dict[str, list[tuple[ClauseRule, re.Pattern[str]]]] = {}
         self._classes = [re.compile(f"[{rule.starts}]") for rule in self.rules]
         marks = "|".join(f"(?:{rule.pattern})" for rule in self.rules)
-        self.line = re.compile(rf"^[ \t\u3000\xa0]{{0,80}}(?:\*\*|__)?(?={marks})", re.MULTILINE)
+        starts = "".join(rule.starts for rule in self.rules)
+        self.line = re.compile(rf"^[ \t\u3000\xa0]{{0,80}}+(?:\*\*|__)?+(?=[{starts}])(?={marks})", re.MULTILINE)
 
     def match(self, line: str) -> Mark | None:
         """Return what a line begins, or None where it begins nothing. Blanks and emphasis before the mark are looked through."""
@@ -231,7 +232,7 @@ def _checked(rule: ClauseRule, mark: str, after: str) -> Mark | None:
         is_apart, rest = True, rest[1:].strip()
     if rule.needs_blank and not is_apart:
         return None
-    text = re.sub(r"[ \t\u3000]+", "", mark) if not rule.name.endswith("_en") else " ".join(mark.split())
+    text = (" " if rule.name.endswith("_en") else "").join(mark.split())
     rank = rule.rank + (mark.count(".") if rule.deepens else 0)
     if _refers(rule, mark, rest, is_apart):
         return None

@@ -74,12 +74,13 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
             blocks.append(block)
             items.clear()
             continue
-        for piece, mark, is_title in _pieces(document.text, block, marked):
+        for span, mark, is_title in _pieces(document.text, block, marked):
             if mark is None:
-                blocks.append(piece)
+                blocks.append(Block(block.kind, span, page=block.page, attributes=block.attributes))
                 items.clear()
             elif is_title:
-                blocks.append(levels.found(piece, mark))
+                level = levels.found(mark)
+                blocks.append(_marked(block, span, mark, BlockKind.HEADING, level=level, label=mark.label))
                 items.clear()
             elif mark.rule.marks is Marks.ITEM or mark.rule.name in ("head", "roman"):
                 if not items:
@@ -87,9 +88,9 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
                 while items and items[-1] >= mark.rank:
                     items.pop()
                 items.append(mark.rank)
-                blocks.append(replace(_tagged(piece, mark), kind=BlockKind.LIST_ITEM, level=len(items), group=groups))
+                blocks.append(_marked(block, span, mark, BlockKind.LIST_ITEM, level=len(items), group=groups))
             else:
-                blocks.append(_tagged(piece, mark))
+                blocks.append(_marked(block, span, mark, block.kind))
                 items.clear()
     return replace(document, blocks=tuple(blocks))
 
@@ -140,22 +141,23 @@ class _Levels:
         self._open.append((rank, block.level))
         if mark is None or rank == _UNRANKED:
             return block
-        return _tagged(block, mark)
+        return _marked(block, block.span, mark, block.kind, level=block.level, label=block.label)
 
-    def found(self, block: Block, mark: Mark) -> Block:
-        """Return a line of text as a heading."""
+    def found(self, mark: Mark) -> int:
+        """Return the level of a line of text as a heading."""
         level = 0
         while self._open and self._open[-1][0] >= mark.rank:
             rank, open_level = self._open.pop()
             level = open_level if rank == mark.rank else 0
         level = level or min(_DEEPEST_HEADING, (self._open[-1][1] if self._open else 0) + 1)
         self._open.append((mark.rank, level))
-        return replace(_tagged(block, mark), kind=BlockKind.HEADING, level=level, label=mark.label)
+        return level
 
 
-def _tagged(block: Block, mark: Mark) -> Block:
+def _marked(block: Block, span: Span, mark: Mark, kind: BlockKind, *, level: int = 0, label: str = "", group: int = 0) -> Block:
+    """Return the part of a block that a mark begins."""
     attributes = {**block.attributes, "rule": mark.rule.name, "rank": str(mark.rank)}
-    return replace(block, clause=mark.clause, attributes=attributes)
+    return Block(kind, span, level, label, mark.clause, group, block.cells, block.page, attributes)
 
 
 def _marked_lines(document: Document, rules: Rules) -> list[_Line]:
@@ -243,7 +245,7 @@ def _drop(line: _Line) -> None:
     line.is_dropped = line.mark.rule.marks is Marks.HEADING
 
 
-def _pieces(text: str, block: Block, lines: Sequence[_Line]) -> Iterable[tuple[Block, Mark | None, bool]]:
+def _pieces(text: str, block: Block, lines: Sequence[_Line]) -> Iterable[tuple[Span, Mark | None, bool]]:
     """Yield the parts of a paragraph: what stands before its first marked line, then a part for each of them."""
     cuts: list[tuple[int, Mark | None, bool]] = []
     if lines[0].start > block.span.start:
@@ -258,4 +260,4 @@ def _pieces(text: str, block: Block, lines: Sequence[_Line]) -> Iterable[tuple[B
         start += len(piece) - len(piece.lstrip())
         end -= len(piece) - len(piece.rstrip())
         if start < end:
-            yield replace(block, span=Span(start, end)), mark, is_title
+            yield Span(start, end), mark, is_title

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from markdown_it.common.html_blocks import block_names
 from markdown_it.rules_block.table import escapedSplit
@@ -28,6 +29,7 @@ _DELIMITERS = re.compile(r"\|?(?:[ \t]*:?-+:?[ \t]*\|)*[ \t]*:?-+:?[ \t]*\|?[ \t
 _RAW_START = re.compile(r"<(?:!--|\?|![A-Za-z]|!\[CDATA\[|(?:script|pre|style|textarea)(?=[\s>]|$))", re.IGNORECASE | re.MULTILINE)
 _HTML_START = re.compile(rf"{_RAW_START.pattern}|</?(?:{'|'.join(block_names)})(?=[\s/>]|$)", re.IGNORECASE | re.MULTILINE)
 _MOST_RETRIES = 8
+_DEEPEST_LIST = 8
 
 Parse = Callable[[str], list[Token]]
 
@@ -182,9 +184,20 @@ def _cells(text: str) -> list[str]:
     return [cell.strip(" \t") for cell in cells]
 
 
+@dataclass(slots=True)
+class _Piece:
+    """Lines of a list: text of an item of this level, or code within it (`info` is what its fence says)."""
+
+    start: int
+    end: int
+    level: int
+    info: str | None = None
+    continued: bool = False
+
+
 def _list(walk: Walk, lines: Sequence[str], line: int) -> int:
-    """Add a list whose items are plain paragraphs, each indented as an item of its level."""
-    items: list[tuple[int, int, int]] = []
+    """Add a list whose items are plain paragraphs and fences, each indented as an item of its level."""
+    pieces: list[_Piece] = []
     open_items: list[tuple[int, int, str]] = []
     at, count, after_blank = line, len(lines), False
     while at < count:
@@ -194,40 +207,98 @@ def _list(walk: Walk, lines: Sequence[str], line: int) -> int:
             at += 1
             continue
         item = _ITEM.match(text)
-        if item is None:
-            if after_blank and text[0] not in " \t" and not _ITEM_START.match(text):
-                break
-            if not after_blank and _is_inert(text) and items:
-                items[-1] = (items[-1][0], at + 1, items[-1][2])
-                at += 1
-                continue
-            if text[0] == "#" and _HEADING.match(text):
-                break
-            return -1
-        if not _is_inert(text[item.end() :]) or text[item.end()] in "|":
-            return -1
-        indent, kind = len(item[1]), item[2] if len(item[2]) == 1 else item[2][-1]
-        while open_items and indent < open_items[-1][0]:
-            open_items.pop()
-        if not open_items:
-            if items or indent:
+        if item is not None:
+            if not _opens(item, text, open_items, is_first=not pieces):
                 return -1
-        elif indent == open_items[-1][0]:
-            if open_items[-1][2] != kind:
+            pieces.append(_Piece(at, at + 1, len(open_items)))
+            at += 1
+        elif _HEADING.match(text) or (after_blank and text[0] not in " \t" and not _ITEM_START.match(text)):
+            break
+        else:
+            at = _more_of_item(lines, at, after_blank, open_items, pieces)
+            if at < 0:
                 return -1
-            open_items.pop()
-        elif indent != open_items[-1][1] or (kind in ".)" and item[2][:-1] != "1"):
-            return -1
-        open_items.append((indent, item.end(), kind))
-        if len(open_items) > 8:
-            return -1
-        items.append((at, at + 1, len(open_items)))
         after_blank = False
-        at += 1
     group = walk.builder.new_group()
-    for start, end, level in items:
-        walk.item(start, end, level, group)
-    return items[-1][1]
+    for piece in pieces:
+        if piece.info is None:
+            walk.item(piece.start, piece.end, piece.level, group, continued=piece.continued)
+        else:
+            walk.code(piece.start, piece.end, piece.info, group)
+    return pieces[-1].end
+
+
+def _opens(item: re.Match[str], text: str, open_items: list[tuple[int, int, str]], *, is_first: bool) -> bool:
+    """Open the item of this line among those open (indent, offset of the content, kind). Return False where it is not plain."""
+    content = text[item.end() :]
+    if content[0] == "|" or not _is_inert(content):
+        return False
+    indent, kind = len(item[1]), item[2][-1]
+    while open_items and indent < open_items[-1][0]:
+        open_items.pop()
+    if not open_items:
+        if not is_first or indent:
+            return False
+    elif indent == open_items[-1][0]:
+        if open_items[-1][2] != kind:
+            return False
+        open_items.pop()
+    elif indent != open_items[-1][1] or (kind in ".)" and item[2][:-1] != "1"):
+        return False
+    open_items.append((indent, item.end(), kind))
+    return len(open_items) <= _DEEPEST_LIST
+
+
+def _more_of_item(
+    lines: Sequence[str], at: int, after_blank: bool, open_items: list[tuple[int, int, str]], pieces: list[_Piece]
+) -> int:
+    """Add a further line of an item, or a fence within it, to `pieces`. Return the line behind it, or -1 where it is not plain."""
+    text = lines[at]
+    bare = text.lstrip(" ")
+    indent = len(text) - len(bare)
+    if bare[0] == "\t":
+        return -1
+    if bare.startswith(("```", "~~~")):
+        fence = _FENCE.match(bare)
+        content = open_items[-1][1]
+        if fence is None or not content <= indent <= content + 3:
+            return -1
+        end = _fence_end(lines, at, fence[1] or fence[3], content)
+        if end >= 0:
+            pieces.append(_Piece(at, end, len(open_items), fence[2] or fence[4] or ""))
+        return end
+    if not _is_inert(bare):
+        return -1
+    if not after_blank:
+        if pieces[-1].info is not None:
+            return -1
+        pieces[-1].end = at + 1
+        return at + 1
+    was_open = len(open_items)
+    while open_items and indent < open_items[-1][1]:
+        open_items.pop()
+    if not open_items or indent > open_items[-1][1] + 3 or bare[0] == "|":
+        return -1
+    if len(open_items) == was_open and pieces[-1].info is None:
+        pieces[-1].end = at + 1
+    else:
+        pieces.append(_Piece(at, at + 1, len(open_items), continued=True))
+    return at + 1
+
+
+def _fence_end(lines: Sequence[str], at: int, mark: str, content: int) -> int:
+    """Return the line behind the closing line of a fence within an item, or -1 where it has none in the item."""
+    for end in range(at + 1, len(lines)):
+        text = lines[end]
+        bare = text.lstrip(" ")
+        if not bare.strip("\t"):
+            continue
+        indent = len(text) - len(bare)
+        if bare[0] == "\t" or indent < content:
+            return -1
+        if bare.startswith(mark) and not bare.strip(" \t").strip(mark[0]) and indent <= content + 3:
+            return end + 1
+    return -1
 
 
 def _other_block(walk: Walk, lines: Sequence[str], line: int, parse: Parse) -> int:

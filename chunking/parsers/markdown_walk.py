@@ -101,11 +101,11 @@ class Walk:
         label = plain_inline(without_hidden(content))
         self._add(BlockKind.HEADING, start, end, "\n".join(self.lines[start:end]), level=level, label=label)
 
-    def code(self, start: int, end: int, info: str) -> None:
+    def code(self, start: int, end: int, info: str, group: int = 0) -> None:
         """Add the lines as code, with the language that the fence names."""
         language = _LANGUAGE.search(info)
         text = "\n".join(self.lines[start:end])
-        self._add(BlockKind.CODE, start, end, text, label=language.group() if language else "", group=self._group())
+        self._add(BlockKind.CODE, start, end, text, label=language.group() if language else "", group=group)
 
     def table(self, start: int, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add header, delimiter line and rows, one line each, with these cells, still in Markdown."""
@@ -115,9 +115,11 @@ class Walk:
         for number, row in enumerate(rows, start + 2):
             self._add(BlockKind.TABLE_ROW, number, number + 1, self.lines[number], group=group, cells=_plain_cells(row))
 
-    def item(self, start: int, end: int, level: int, group: int) -> None:
-        """Add the lines as the text of one list item."""
-        self._add(BlockKind.LIST_ITEM, start, end, "\n".join(self.lines[start:end]), level=level, group=group)
+    def item(self, start: int, end: int, level: int, group: int, *, continued: bool = False) -> None:
+        """Add the lines as the text of one list item, or as more of the text of an item that has a block already."""
+        text = "\n".join(self.lines[start:end])
+        attributes = {"continued": "true"} if continued else None
+        self._add(BlockKind.LIST_ITEM, start, end, text, level=level, group=group, attributes=attributes)
 
     def rule(self, start: int, end: int) -> None:
         """Leave a thematic break out."""
@@ -132,7 +134,7 @@ class Walk:
             self._drop(start, end)
         elif kind in ("fence", "code_block"):
             self._flush()
-            self.code(start, end, token.info)
+            self.code(start, end, token.info, self._group())
         elif kind == "table_open":
             self._flush()
             header, *rows = _rows(tokens, index)
@@ -169,10 +171,8 @@ class Walk:
         if item is None or item.lines is None:
             return
         (start, end), item.lines = item.lines, None
-        text = "\n".join(self.lines[start:end])
-        attributes = {"continued": "true"} if item.has_block else None
+        self.item(start, end, item.level, item.group, continued=item.has_block)
         item.has_block = True
-        self._add(BlockKind.LIST_ITEM, start, end, text, level=item.level, group=item.group, attributes=attributes)
 
     def _html(self, content: str, start: int, end: int) -> None:
         """Add the visible text of an HTML block; an element that hides its content may be closed by a later block."""
