@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from streams.crash_points import VARIABLE as CRASH_VARIABLE
 from streams.errors import UsageError
 from streams.topics import TopicNames
 
@@ -146,7 +147,7 @@ def load_settings(file: Path | None = None) -> Settings:
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=named or "docdelta.toml")
 
-    known = {"DOCDELTA_CONFIG"}
+    known = {"DOCDELTA_CONFIG", CRASH_VARIABLE}
     stray = [name for name in os.environ if name.startswith("DOCDELTA_") and name not in known and not _is_setting(name)]
     if stray:
         raise UsageError(f"environment variable {stray[0]} is no setting of docdelta; see the settings table in the README")

@@ -23,6 +23,7 @@ from schemas.record import document_key
 from streams.agents.attempts import attempt
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import About, Outbox
+from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.ports import Embedder, InRecord, VectorIndex
 from streams.steps.plan_changes import Planned, manifest_of_points, plan_changes, skip_reason
@@ -84,7 +85,9 @@ class ChunkerAgent:
                     return
             planned = await self._plan(parsed, before, complete)
             await self._publish(key, parsed, planned)
+            reached("chunker.published")
             await self.outbox.patience.hold(lambda: self.manifests.put(key, planned.manifest), "saving the manifest")
+            reached("chunker.saved")
 
     async def _manifest_from_index(self, parsed: ParsedDocument) -> Manifest | None:
         """Return what the index holds of a document, under the newest revision it knows."""
@@ -118,6 +121,7 @@ class ChunkerAgent:
     async def _publish(self, key: bytes, parsed: ParsedDocument, planned: Planned) -> None:
         for changes in planned.changes:
             await self.outbox.publish(self.outbox.topics.changes(self.outbox.batch), key, encode(changes))
+            reached("chunker.part")
         if not planned.changes:
             kept = len(planned.manifest.entries)
             receipt = self.outbox.receipt(about_parsed(parsed), "unchanged", "no chunk changed")

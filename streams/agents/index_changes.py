@@ -27,6 +27,7 @@ from streams.agents.attempts import attempt
 from streams.agents.chunk_document import about_parsed
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Outbox
+from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.ports import Embedder, InRecord, StoredPoint, Vector, VectorIndex
 from streams.steps.plan_index import Wanted, leftovers, needs_vector, plan_index, still_wanted
@@ -95,8 +96,10 @@ class IndexerAgent:
             items = [item for record in round_ if (item := await self._open(record)) is not None]
             await self._find_what_is_there(items)
             vectors = await self._find_vectors(items)
+            reached("indexer.vectors")
             for item, outcome in zip(items, await asyncio.gather(*(self._write(item, vectors) for item in items)), strict=True):
                 await self._close(item, outcome)
+                reached("indexer.settled")
 
     async def _open(self, record: InRecord) -> _Item | None:
         """Return a record with what of it still matters, or None where it was refused."""
@@ -190,6 +193,7 @@ class IndexerAgent:
             except PoisonRecord as error:
                 upto = max(item.changes.revision, item.newest.changed if item.newest else 0)
                 newest = await self.outbox.patience.hold(partial(self.manifests.suspect, item.key, upto), "marking the manifest")
+                reached("indexer.suspect")
                 if newest is None or newest.changed <= upto:
                     return error
                 item.newest, item.wanted = newest, still_wanted(item.changes, newest)
@@ -209,6 +213,7 @@ class IndexerAgent:
             await attempt(
                 lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
             )
+        reached("indexer.written")
 
     async def _close(self, item: _Item, refusal: PoisonRecord | None) -> None:
         """Say what became of a record: a dead letter, or after its last part a receipt."""

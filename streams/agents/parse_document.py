@@ -20,6 +20,7 @@ from schemas.document_change import DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt
 from streams.agents.refusals import About, Outbox
+from streams.crash_points import reached
 from streams.errors import InvariantBroken, PoisonRecord
 from streams.ports import InRecord, Table
 from streams.steps.read_content import read_content
@@ -100,9 +101,11 @@ class ParserAgent:
             except PoisonRecord as error:
                 await self.outbox.refuse(record, error, _about(change))
                 remember = failed(decision.seen)
+        reached("parser.published")
         if remember is not None:
             value = replace(remember, offset=record.offset).to_bytes()
             await self.outbox.patience.hold(lambda: self.seen.put(record.key or b"", value), "remembering what was seen")
+            reached("parser.remembered")
 
     async def _parsed(self, change: DocumentChange) -> bytes:
         assert change.content is not None

@@ -14,6 +14,7 @@ from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.receipt import Outcome, Receipt
 from schemas.record import document_key
+from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.patience import Patience
 from streams.ports import InRecord, Log
@@ -97,6 +98,7 @@ class Outbox:
             facts = {**letter.facts, "bytes": f"{record.topic}[{record.partition}]@{record.offset}"}
             slim = letter.model_copy(update={"value": None, "facts": facts})
             await self.publish(self.topics.dead_letters, key, encode(slim))
+        reached("refusal.parked")
         log.warning("record refused", topic=record.topic, partition=record.partition, offset=record.offset, reason=str(error))
         if about is not None:
             await self.settle(self.receipt(about, "dead_lettered", error.message))

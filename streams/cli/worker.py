@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Annotated
 
 import typer
@@ -29,6 +30,7 @@ def worker(
 
     Example:  docdelta worker --only parser
     """
+    from streams.crash_points import VARIABLE, arm
     from streams.kafka.client import cluster_topics, make_admin
     from streams.logs import configure_logs
 
@@ -40,4 +42,5 @@ def worker(
     from streams.worker import run_worker
 
     configure_logs(settings.log_level, settings.log_format)
+    arm(os.environ.get(VARIABLE, ""))
     return asyncio.run(run_worker(settings, only))

@@ -18,6 +18,7 @@ import numpy as np
 from qdrant_client import models
 
 from chunking.identity import point_id
+from streams.crash_points import reached
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, operations_of, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
@@ -208,6 +209,7 @@ class QdrantIndex(VectorIndex):
         for number, shares in enumerate(requests, start=1):
             place = f"request {number} of {len(requests)}"
             operations = operations_of(shares, plan.revision)
+            reached("index.sending")
             with translated(f"write, {place}", collection, writing=True, document_id=plan.document_id):
                 statuses = await self.store.batch(collection, operations)
             if len(statuses) != len(operations) or any(status != models.UpdateStatus.COMPLETED for status in statuses):
@@ -215,6 +217,7 @@ class QdrantIndex(VectorIndex):
                 raise Unavailable(
                     f"write is not confirmed, {place}: index says {said}", document_id=plan.document_id, collection=collection
                 )
+            reached("index.confirmed")
 
     async def _not_newer(self, collection: str, plan: IndexPlan) -> tuple[str, ...]:
         """Return the ids to delete without those whose point has a newer revision. Ids without a point stay: harmless."""

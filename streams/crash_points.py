@@ -1,0 +1,62 @@
+"""Crash points: named steps of the order of effects (DESIGN §4) at which a worker can be told to die, for tests/crash/stack.
+
+``DOCDELTA_CRASH_AT=chunker.published:3`` makes `docdelta worker` SIGKILL itself the third time that step is reached: what is left is
+what a power cut at that moment leaves. Only a worker reads the variable, and says so in its log; everywhere else it is ignored.
+Unarmed, a step costs one look-up in an empty dictionary.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import structlog
+
+from streams.errors import UsageError
+
+log = structlog.get_logger(__name__)
+
+VARIABLE = "DOCDELTA_CRASH_AT"
+STEPS = {
+    "parser.published": "parser ①: parsed document, receipt or dead letter is out; what was seen is not remembered",
+    "parser.remembered": "parser ②: what was seen is remembered; the offset stands",
+    "chunker.part": "chunker ①: one record of the changes is out; the next part, or the manifest, is not",
+    "chunker.published": "chunker ①: changes or receipt are out; the manifest is not saved",
+    "chunker.saved": "chunker ②: the manifest is saved; the offset stands",
+    "table.confirmed": "table ①: the changelog has the record; the local store has not",
+    "table.stored": "table ②: the local store has it; nothing that follows is done",
+    "indexer.vectors": "indexer ①: vectors are found; nothing is written",
+    "index.sending": "indexer ②-④: a request of the plan is about to be sent; earlier ones are confirmed",
+    "index.confirmed": "indexer ②-④: a request of the plan is confirmed; the next, or the receipt, is not sent",
+    "indexer.written": "indexer ④: a document's plan is in the index; its receipt is not out",
+    "indexer.suspect": "indexer, refusal ①: the manifest is marked suspect; the dead letter is not out",
+    "indexer.settled": "indexer ⑤: receipt or dead letter is out; the offset stands",
+    "refusal.parked": "refusal ①: the dead letter is out; its receipt is not",
+    "offset.passed": "⑥ the offset may advance; it is not committed",
+}
+"""Every step, and what is done and not done when it is reached."""
+
+_left: dict[str, int] = {}
+
+
+def arm(order: str) -> None:
+    """Have this process die as `order` says: ``step:n``; an empty one disarms. UsageError for an unknown step or number."""
+    _left.clear()
+    if not order:
+        return
+    step, _, times = order.partition(":")
+    if step not in STEPS:
+        raise UsageError(f"environment variable {VARIABLE}: {step[:60]!r} is no step; one of {', '.join(STEPS)}")
+    if not times.isdecimal() or int(times) < 1:
+        raise UsageError(f"environment variable {VARIABLE}: write {step}:n, n from 1, for the n-th time it is reached")
+    _left[step] = int(times)
+    log.warning("worker is armed to kill itself", step=step, time=int(times))
+
+
+def reached(step: str) -> None:
+    """Say that a step is reached. Does not return when the process is to die here."""
+    if step not in _left:
+        return
+    _left[step] -= 1
+    if not _left[step]:
+        os.kill(os.getpid(), signal.SIGKILL)
