@@ -83,17 +83,16 @@ class Builder:
         cells: tuple[str, ...] = (),
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Append one block after `gap` (blanks). Blank text adds nothing, an empty heading excepted if it has marks."""
+        """Append one block after `gap` (blanks). Blank text adds nothing."""
         if not text or text.isspace():
             return
-        if self._pieces:
-            self._pieces.append(gap)
-            self._length += len(gap)
-        end = self._length + len(text)
-        span = Span(self._length, end)
-        self.blocks.append(Block(kind, span, level, label, "", group, cells, None, attributes or {}))
-        self._pieces.append(text)
-        self._length = end
+        pieces, start = self._pieces, self._length
+        if pieces:
+            pieces.append(gap)
+            start += len(gap)
+        pieces.append(text)
+        self._length = end = start + len(text)
+        self.blocks.append(Block(kind, Span(start, end), level, label, "", group, cells, None, attributes or {}))
 
     def parsed(self, title: str = "", language: str = "") -> Parsed:
         """Return what was built."""

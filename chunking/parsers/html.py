@@ -377,7 +377,7 @@ def _tree(html: str) -> LexborHTMLParser:
 
 def add_fragment(builder: Builder, html: str, item_level: int = 0, group: int = 0) -> None:
     """Add the visible text of a piece of HTML to a text that is being built, within a list item if `item_level` is above 0."""
-    if "<" in html and not _TAG.sub("", html).strip():
+    if "<" in html and "alt" not in html and not _TAG.sub("", html).strip():
         return
     renderer = _Renderer(builder, group=group)
     if item_level:

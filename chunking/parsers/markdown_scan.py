@@ -243,7 +243,7 @@ def _opens(item: re.Match[str], text: str, open_items: list[tuple[int, int, str]
         if open_items[-1][2] != kind:
             return False
         open_items.pop()
-    elif indent != open_items[-1][1] or (kind in ".)" and item[2][:-1] != "1"):
+    elif not open_items[-1][1] <= indent <= open_items[-1][1] + 3 or (kind in ".)" and item[2][:-1] != "1"):
         return False
     open_items.append((indent, item.end(), kind))
     return len(open_items) <= _DEEPEST_LIST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunking.charset import decode
+from chunking.clauses import number_of
 from chunking.document import BlockKind
 from chunking.normalize import normalize
 from chunking.outline import clauses_of, heading_paths, outline
@@ -60,6 +62,8 @@ MARKDOWN_LINES = [
         "1. y",
         "2. z",
         "   para",
+        "    - four",
+        "     - five",
         "   ```",
         "     y",
         "    ```js",
@@ -334,3 +338,27 @@ def test_the_laws_hold_for_the_corpus(path: Path | None) -> None:
     if path.suffix == ".md":
         assert MARKDOWN.parse(data, None) == parse_slowly(data)
         assert document == parse_document(data.replace(b"\n", b"\r\n"), "text/markdown")
+
+
+@pytest.mark.parametrize("media_type", ["text/markdown", "text/plain"])
+def test_every_article_of_the_statutes_is_found_in_order(media_type: str) -> None:
+    statutes = [path for path in _corpus() if path.parent.name == "zh-law"]
+    if not statutes:
+        pytest.skip("the shared corpus is not beside this checkout")
+    for path in statutes:
+        source = path.read_text(encoding="utf-8")
+        blocks = outline(parse_document(source if media_type == "text/markdown" else source.replace("#", ""), media_type)).blocks
+        numbers = [number_of(block.clause) for block in blocks if re.fullmatch("第.+条", block.clause)]
+        assert numbers == list(range(1, len(numbers) + 1)), path.name
+        assert len(numbers) >= 20, path.name
+
+
+def test_every_chapter_of_the_novels_is_found_in_order() -> None:
+    novels = [path for path in _corpus() if path.parent.name == "zh-novel"]
+    if not novels:
+        pytest.skip("the shared corpus is not beside this checkout")
+    for path in novels:
+        document = outline(parse_document(path.read_bytes(), media_type_of(path)))
+        numbers = [number_of(block.label) for block in document.blocks if block.attributes.get("rule") == "episode"]
+        assert numbers == list(range(1, len(numbers) + 1)), path.name
+        assert len(numbers) == len(re.findall(r"(?m)^\s*第[一二三四五六七八九十百]+回\s", document.text)), path.name

@@ -45,6 +45,7 @@ def shape(text: str) -> list[tuple[str, int, str]]:
         ),
         pytest.param("a <!-- secret --> b", [("paragraph", 0, "a  b")], id="an-inline-comment-is-hidden"),
         pytest.param("`<!-- shown -->` b", [("paragraph", 0, "`<!-- shown -->` b")], id="a-comment-in-a-code-span-is-text"),
+        pytest.param('<img src="x" alt="pic">', [("paragraph", 0, "pic")], id="an-image-element-leaves-its-alternative-text"),
         pytest.param("<template>\n\nhid\n\n</template>\n\nb", [("paragraph", 0, "b")], id="an-element-hides-across-blank-lines"),
         pytest.param("<template>\n\nshown", [("paragraph", 0, "shown")], id="an-element-never-closed-hides-nothing"),
     ],
