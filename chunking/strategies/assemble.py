@@ -30,7 +30,7 @@ class Assembler:
         queue = self._without_worthless(groups)[::-1]
         while queue:
             group = queue.pop()
-            passage = self._passage(group)
+            passage = self.passage(group)
             if passage is None:
                 continue
             if self._fits(group, passage):
@@ -79,7 +79,8 @@ class Assembler:
         )  # fmt: skip
         return [Atom(p.start, p.end, p.weight, p.rank, p.rule, atom.block, atom.last, repeat) for p in found]
 
-    def _passage(self, group: Sequence[Atom]) -> Passage | None:
+    def passage(self, group: Sequence[Atom]) -> Passage | None:
+        """Return the passage of one group as it is, or None when nothing in it can be seen. Its size is not looked at."""
         first, last = group[0], group[-1]
         begin = max(first.start, self.blocks[first.block].span.start)
         span = trimmed(self.text, min(begin, last.end), last.end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,15 @@ class Options(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a passage may cost. `limit` tokens by `counter` for repeat + body; what the embed template adds is already taken off."""
+    """What a passage may cost. `limit` tokens by `counter` for repeat + body; what the embed template adds is already taken off.
+
+    vectors: sentence vectors for the strategy `semantic`, a row a text; a pure, deterministic function, or None where the caller
+    has no model at hand (the worker's chunker has none: models belong to the indexer).
+    """
 
     counter: TokenCounter
     limit: int
+    vectors: Callable[[Sequence[str]], Sequence[Sequence[float]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,19 +82,23 @@ class FlatText:
 
         Hanging blanks are left out of account.
         """
-        if self.start == self.end:
-            return []
+        return self.pieces_of(self.start, self.end, NO_WALL - 1, "start", body)
+
+    def pieces_of(self, start: int, end: int, rank: int, rule: str, body: int | None = None) -> list[Piece]:
+        """Return text[start:end] in pieces, as `pieces` does for all of the text. rank, rule: of the boundary before the first."""
         weigh = self.sizes.weigh
+        if start == end:
+            return []
         return pieces(
             self.text,
-            self.start,
-            self.end,
+            start,
+            end,
             limit=body or self.sizes.size,
             first=self.sizes.size,
             weigh=lambda text: weigh(text.rstrip()),
             levels=self.levels,
-            rank=NO_WALL - 1,
-            rule="start",
+            rank=rank,
+            rule=rule,
             whole_clusters=weigh is len,
         )
 

@@ -1,0 +1,89 @@
+"""parent_child: large parents that give context, small children that are embedded. Both are packed by strength over the same atoms.
+
+Children are cut inside their parent and never reach over its border, so both layers keep still under edits. A child's overlap is
+part of what is embedded: a changed sentence then changes two children (1.6 chunks an edit instead of 1.1 at 75 tokens).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field, model_validator
+
+from chunking.document import Document
+from chunking.outline import outline
+from chunking.passage import Overlap, Passage, Role
+from chunking.pieces import Weigh, tail_within
+from chunking.sentences import sentence_ends
+from chunking.strategies.assemble import Assembler
+from chunking.strategies.atoms import build_atoms
+from chunking.strategies.base import Budget, Options, Strategy
+from chunking.strategies.structure import pack
+from chunking.strategies.visible import is_blank
+
+
+class ParentChildOptions(Options):
+    """Options of `parent_child`, in tokens. A document of at most `above` gets children without parents. walls: as in structure."""
+
+    parent_size: int = Field(default=2000, ge=1)
+    child_size: int = Field(default=500, ge=1)
+    overlap: int = Field(default=75, ge=0)
+    above: int = Field(default=1000, ge=0)
+    walls: int = Field(default=2, ge=0, le=6)
+
+    @model_validator(mode="after")
+    def _nested(self) -> ParentChildOptions:
+        if self.child_size > self.parent_size:
+            raise ValueError(f"child_size {self.child_size} must not be above parent_size {self.parent_size}")
+        if self.overlap >= self.child_size:
+            raise ValueError(f"overlap {self.overlap} must be below child_size {self.child_size}")
+        return self
+
+
+def cut(document: Document, options: ParentChildOptions, budget: Budget) -> list[Passage]:
+    """Return each parent (role PARENT, may be above the budget: it is not embedded) followed by its children (role BODY)."""
+    if not document.blocks:
+        return []
+    document = outline(document)
+    weigh = budget.counter.count
+    child_limit = min(options.child_size, budget.limit)
+    overlap = min(options.overlap, child_limit // 3)
+    atoms = build_atoms(document, child_limit - overlap, weigh)
+    children = Assembler(document, PARENT_CHILD.versioned_name, child_limit - overlap, weigh)
+    total = sum(atom.weight for atom in atoms)
+    has_parents = total > options.above
+    bounds = pack(document.text, atoms, max(options.parent_size, child_limit) if has_parents else total, options.walls)
+    found: list[Passage] = []
+    for first, after in zip(bounds, [*bounds[1:], len(atoms)], strict=True):
+        members = atoms[first:after]
+        inner = children.passages(members, pack(document.text, members, child_limit - overlap, options.walls))
+        parent = children.passage(members)
+        if not inner or parent is None:
+            continue
+        index = None
+        if has_parents:
+            index = len(found)
+            found.append(replace(parent, role=Role.PARENT, repeat="", overlap=None, rendering=None))
+        for place, child in enumerate(inner):
+            before = inner[place - 1] if place else None
+            found.append(replace(_with_overlap(document.text, before, child, overlap, child_limit, weigh), parent=index))
+    return found
+
+
+def _with_overlap(text: str, before: Passage | None, child: Passage, overlap: int, limit: int, weigh: Weigh) -> Passage:
+    """Return the child with the last sentences of the one before it, where it repeats nothing yet."""
+    if before is None or child.repeat or overlap <= 0:
+        return child
+    start = max(before.span.start, child.span.start - 8 * overlap)
+    tail = text[start : child.span.start]
+    begins = [0] if start == before.span.start else []
+    begins += sentence_ends(tail, 0, len(tail))[:-1]
+    said = next((tail[begin:] for begin in begins if weigh(tail[begin:]) <= overlap), None)
+    if said is None:
+        said = tail_within(tail, overlap, weigh)
+    if is_blank(said) or weigh(said + child.span.of(text)) > limit:
+        return child
+    return replace(child, repeat=said, overlap=Overlap("SENTENCES"))
+
+
+PARENT_CHILD = Strategy("parent_child", 1, ParentChildOptions, cut)
