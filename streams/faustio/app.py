@@ -20,6 +20,9 @@ from streams.topics import MAX_EVENT_BYTES, MAX_RECORD_BYTES
 REQUEST_TIMEOUT_SECONDS = 90.0
 PRODUCE_TIMEOUT_SECONDS = 60.0
 """How long one try to write a record may take. Faust's default of 20 minutes would hide an outage."""
+FETCH_WAIT_SECONDS = 0.5
+TANSU_FETCH_WAIT_SECONDS = 0.05
+"""Tansu holds a fetch for the whole wait even when a record comes meanwhile; Apache Kafka answers at once."""
 COMMIT_SECONDS = 1.0
 """A killed worker repeats at most so much work."""
 POLL_RECORDS = 12
@@ -43,6 +46,8 @@ class SafeApp(faust.App):  # type: ignore[misc]
         self.gone = asyncio.Event()
         """Set once the app has crashed or was stopped."""
         self.stopping = False
+        self.fetch_wait_seconds = FETCH_WAIT_SECONDS
+        """How long the broker may hold a fetch that finds nothing new."""
         self.drain_seconds = 8.0
         """How long handlers may go on when partitions are given up, before they are cancelled."""
 
@@ -121,6 +126,8 @@ def make_app(app_id: str, settings: Settings, datadir: Path) -> SafeApp:
         **({"producer_max_batch_size": 1, "producer_linger": 0} if kafka.single_record_batches else {"producer_linger": 0.005}),
     )
     app.drain_seconds = min(worker.drain_seconds, kafka.rebalance_timeout_seconds / 3)
+    if kafka.single_record_batches:
+        app.fetch_wait_seconds = TANSU_FETCH_WAIT_SECONDS
     app.transport.Consumer = SafeConsumer
     return app
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from faust.exceptions import ConsistencyError
+from mode import Service
 
 from streams.errors import InvariantBroken
 from streams.faustio.app import SafeApp
@@ -17,8 +18,10 @@ from streams.faustio.runner import CANCEL_SECONDS
 log = logging.getLogger(__name__)
 
 OnCrash = Callable[[SafeApp, BaseException], None]
-LEAVE_SECONDS = 2.0
-"""Kept of the time to stop for commit, flush and leaving the group."""
+ABANDON_SECONDS = 1.0
+ABANDON_ROUNDS = 4
+LEAVE_SECONDS = 3.0
+"""Kept of the time to stop for commit, flush, leaving the group, and giving up on all that."""
 
 
 async def start_app(app: SafeApp, on_crash: OnCrash, ready_seconds: float = 600) -> bool:
@@ -37,8 +40,8 @@ async def stop_app(app: SafeApp, drain_seconds: float) -> bool:
     """Stop an app within `drain_seconds`: end the handlers, commit, leave the group. True when all of it was done.
 
     Handlers may finish, then those that wait see `app.leaving`, then they are cancelled (`SafeApp.drain`). What is not acknowledged
-    comes again. False: the app had crashed, the broker did not answer in time, or something hangs; what is left behind runs in
-    daemon threads and in tasks of this loop, and the process should end.
+    comes again. False: the app had crashed, the broker did not answer in time, or something hangs; its tasks are
+    ended by force then, daemon threads may stay, and the process should end.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + drain_seconds
@@ -46,10 +49,11 @@ async def stop_app(app: SafeApp, drain_seconds: float) -> bool:
     app.drain_seconds = max(0.0, drain_seconds - LEAVE_SECONDS - CANCEL_SECONDS)
     await app.drain()
     stopped = _keep(app.stop())
-    await asyncio.wait({stopped}, timeout=max(0.1, until - loop.time()))
+    await asyncio.wait({stopped}, timeout=max(0.1, until - loop.time() - ABANDON_SECONDS))
     app.gone.set()
     if not stopped.done():
-        log.warning("app %s did not stop within %.1f s; left behind", app.conf.id, drain_seconds)
+        log.warning("app %s did not stop within %.1f s: abandoned, nothing more is committed", app.conf.id, drain_seconds)
+        await _abandon(app, stopped)
         return False
     if (error := stopped.exception()) is not None:
         log.warning("app %s stopped with an error: %r", app.conf.id, error)
@@ -59,6 +63,25 @@ async def stop_app(app: SafeApp, drain_seconds: float) -> bool:
 
 _KEPT: set[asyncio.Task[Any]] = set()
 """Tasks that outlive their caller: the loop alone keeps only weak references."""
+
+
+async def _abandon(app: SafeApp, stopping: asyncio.Task[Any]) -> None:
+    """End the app's tasks by force. Faust's own swallow a cancellation, wait for a broker that is away, or are restarted by their
+    supervisor: left alone they keep `asyncio.run` from returning."""
+    tasks: set[asyncio.Future[Any]] = {stopping}
+    for node in app.beacon.traverse():
+        service = getattr(node, "data", node)
+        if isinstance(service, Service):
+            service._stopped_set()
+            tasks |= service._futures
+    for agent in app.agents.values():
+        tasks |= {actor.actor_task for actor in agent._actors if actor.actor_task is not None}
+    for _ in range(ABANDON_ROUNDS):
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=ABANDON_SECONDS / ABANDON_ROUNDS)
+        if not tasks:
+            return
 
 
 def _keep(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -109,11 +109,20 @@ class _DaemonThread(WorkerThread):  # type: ignore[misc]
         self.daemon = True
 
 
+class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """The consumer's thread, with the app's own wait of a fetch: Faust's 1.5 s is hard-coded."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)  # read when the consumer starts
+        return consumer
+
+
 class SafeConsumer(driver.Consumer):  # type: ignore[misc]
     """Consumer with holes 2, 4 and 5 mended."""
 
     def _new_consumer_thread(self) -> Any:
-        return driver.AIOKafkaConsumerThread(self, loop=self.loop, beacon=self.beacon, Worker=_DaemonThread)
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon, Worker=_DaemonThread)
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - the signature is Faust's
         if not self.flow_active:

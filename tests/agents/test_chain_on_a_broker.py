@@ -27,10 +27,10 @@ def stop(history: ChainHistory, worker: int = -1) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("state", ["memory", "rocksdb"])
+@pytest.mark.parametrize("state", ["rocksdb", pytest.param("memory", marks=pytest.mark.slow)])
 def test_two_workers_killed_in_turn_lose_nothing(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str, state: str) -> None:
     with chain_history(tansu_settings, tmp_path, fresh, state) as history:
-        history.produce(30)
+        history.produce(20)
         first, second = history.start("one"), history.start("two")
         history.wait_for_lines("handled", 60)
         first.kill()
@@ -47,7 +47,7 @@ def test_two_workers_killed_in_turn_lose_nothing(tansu_settings: KafkaSettings, 
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("state", ["memory", "rocksdb"])
+@pytest.mark.parametrize("state", ["memory", pytest.param("rocksdb", marks=pytest.mark.slow)])
 def test_the_same_on_apache_kafka(apache_settings: KafkaSettings, tmp_path: Path, fresh: str, state: str) -> None:
     test_two_workers_killed_in_turn_lose_nothing(apache_settings, tmp_path, fresh, state)
 
@@ -122,6 +122,37 @@ def test_a_broker_that_hangs_for_a_while_is_waited_for(tmp_path: Path, fresh: st
             history.wait_until_done()
             history.check_nothing_lost_and_in_order()
             assert stop(history) < 10
+
+
+def test_sigterm_while_the_broker_is_away_ends_in_time(tmp_path: Path, fresh: str) -> None:
+    with TansuBroker(tmp_path / "broker") as broker:
+        kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, single_record_batches=True)
+        with chain_history(kafka, tmp_path, fresh) as history:
+            history.produce(20)
+            worker = history.start(work_seconds=0.02)
+            history.wait_for_lines("handled", 50)
+            assert broker.pid is not None
+            os.kill(broker.pid, signal.SIGSTOP)
+            began = time.monotonic()
+            worker.terminate()
+            assert worker.wait(20) == 1, "not clean: nothing could be committed"
+            assert time.monotonic() - began < 10
+            os.kill(broker.pid, signal.SIGCONT)
+            history.start()
+            history.wait_until_done()
+            history.check_nothing_lost_and_in_order()
+
+
+def test_sigterm_before_the_worker_is_ready_ends_well(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    with chain_history(tansu_settings, tmp_path, fresh) as history:
+        history.produce(1)
+        for moment in ("Waiting for tables", "Re-)joining", "Recovery complete"):
+            before = history.worker_log(lines=10_000).count(moment)
+            history.start()
+            history.wait_for(lambda m=moment, b=before: history.worker_log(lines=10_000).count(m) > b, moment)  # type: ignore[misc]
+            assert stop(history) < 10
+        history.start()
+        history.wait_until_done()
 
 
 @pytest.mark.kafka
