@@ -33,9 +33,9 @@ class Parse(Protocol):
     """Parses one document within limits (see `streams.sandbox`). Raises PoisonRecord."""
 
     async def __call__(
-        self, data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: tuple[str, ...]
+        self, data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: tuple[str, ...], place: str
     ) -> Document:
-        """Return the document."""
+        """Return the document. `place` (``tenant/document@revision``) names it in errors."""
         ...
 
 
@@ -116,7 +116,13 @@ class ParserAgent:
             fetched = await self.outbox.patience.hold(lambda: self.fetch(reference, self.max_document_bytes), "fetching content")
         body = read_content(change.content, self.max_document_bytes, fetched)
         document = await self.parse(
-            body, change.media_type, title=change.title, language=change.language, kind=change.kind, labels=change.labels
+            body,
+            change.media_type,
+            title=change.title,
+            language=change.language,
+            kind=change.kind,
+            labels=change.labels,
+            place=f"{change.tenant_id}/{change.document_id}@{change.revision}",
         )
         value = encode(to_wire(change, document, received_at))
         if len(value) > MAX_PARSED_BYTES:

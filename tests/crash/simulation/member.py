@@ -313,7 +313,9 @@ class Embedder:
         return vectors
 
 
-async def _parse(data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str]) -> Document:
+async def _parse(
+    data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str], place: str
+) -> Document:
     assert isinstance(data, str)
     return documents.parse(data, title)
 
