@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from chunking.policy import ChunkPolicy
 from chunking.tokens import TokenCounter
 from schemas.batch import BatchRecord
 from streams.agents.chunk_document import ChunkerAgent
-from streams.agents.index_changes import IndexerAgent, Lender
+from streams.agents.index_changes import IndexerAgent, Lender, no_lender
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Clock, Outbox
+from streams.batches.pace import Pace
+from streams.embedders.sparse import open_sparse
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
 from streams.faustio.batch_runner import BatchRunner
 from streams.faustio.continuity import OffsetContinuity
@@ -18,7 +21,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
 from streams.patience import Patience
-from streams.ports import Embedder, VectorIndex
+from streams.ports import Embedder, InRecord, VectorIndex
 from streams.settings import Settings
 
 
@@ -31,7 +34,9 @@ class BatchParts:
     counter: TokenCounter
     index: VectorIndex
     embedder: Embedder
-    lender: Lender | None = None
+    lender: Callable[[], Lender | None] = no_lender
+    pace: Pace = field(default_factory=Pace)
+    """How fast [parsed] is taken; set while the batch is built."""
 
 
 def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeApp:
@@ -63,10 +68,16 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
         embedder=parts.embedder,
         collection=parts.batch.collection,
         lender=parts.lender,
+        sparse=open_sparse(parts.policy.sparse.spec) if parts.policy.sparse else None,
         poison_attempts=settings.worker.poison_attempts,
     )
     worker = settings.worker
-    KeyedRunner(app, "chunker", chunker.handle, worker.in_flight).attach(parsed)
+
+    async def chunk_at_pace(record: InRecord) -> None:
+        await parts.pace.turn(app.leaving)
+        await chunker.handle(record)
+
+    KeyedRunner(app, "chunker", chunk_at_pace, worker.in_flight).attach(parsed)
     BatchRunner(
         app, "indexer", indexer.handle, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
     ).attach(changes)

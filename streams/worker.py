@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import structlog
 
+from chunking.identity import CONTENT
+from chunking.policy import PolicyError, load_policy
 from chunking.tokens import counter
 from schemas.batch import LIVE_STATES, BatchRecord
-from schemas.codec import UndecodableRecord, decode
+from schemas.codec import UndecodableRecord
 from streams.agents.index_changes import Lender
 from streams.batch_app import BatchParts, build_batch_app
+from streams.batches.ledger import Ledger
+from streams.batches.pace import LaneEmbedder, Lanes, Pace
 from streams.batches.record import collection_spec, policy_of
 from streams.content_refs import ContentRefs
 from streams.embedders import open_embedder
-from streams.errors import NotPrepared, UsageError
+from streams.errors import InvariantBroken, NotPrepared, UsageError
 from streams.faustio.app import SafeApp
 from streams.faustio.lifecycle import OnCrash, start_app, stop_app
 from streams.faustio.readiness import wait_ready
 from streams.index.qdrant import open_index
 from streams.kafka.checks import require_as_planned
-from streams.kafka.read import follow
+from streams.kafka.read import Follower
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -57,6 +64,14 @@ def wants(only: str | None) -> Callable[[str], bool]:
     return lambda app: app == name
 
 
+@dataclass(slots=True)
+class _Hosted:
+    """A batch app of this worker, and what is turned while it runs."""
+
+    app: SafeApp
+    pace: Pace = field(default_factory=Pace)
+
+
 class Worker:
     """All that one process runs. `start`, then `wait` until something stops it, then `stop`; not restarted.
 
@@ -71,7 +86,12 @@ class Worker:
         self._pool: ParsePool | None = None
         self._embedders: dict[str, Embedder] = {}
         self._apps: dict[str, SafeApp] = {}
-        self._batches: dict[str, BatchRecord] = {}
+        self._ledger = Ledger()
+        self._ledger_moved = asyncio.Event()
+        self._hosted: dict[str, _Hosted] = {}
+        self._refused: dict[str, str] = {}
+        """Builds that can't be hosted here, and the claim they were tried under: the batches that are served must go on."""
+        self._lanes = Lanes()
         self._tasks: list[asyncio.Task[None]] = []
         self._progress = asyncio.Event()
         self._leave = asyncio.Event()
@@ -131,7 +151,12 @@ class Worker:
 
         def crashed(_: SafeApp, reason: BaseException) -> None:
             log.error("app went down", app=name, reason=str(reason))
-            self._fail(reason)
+            batch = self._ledger.batches.get(name)
+            if batch is not None and _is_build(batch) and name in self._hosted:
+                self._refused[name] = batch.claim  # the batches that are served go on
+                self._tasks.append(asyncio.create_task(self._guard(self._stop_hosting(name))))
+            else:
+                self._fail(reason)
 
         self._apps[name] = app
         self._progress.set()
@@ -156,27 +181,64 @@ class Worker:
         self._leave.set()
 
     async def _follow_batches(self) -> None:
-        """Start and stop batch apps as [batches] says, newest record of a batch last."""
-        async for _, value in follow(self._settings.kafka, self._settings.topics.batches):
-            if value is None:
-                continue
+        """Host batch apps as [batches] says, from where it stands now on: what a batch once was does not matter."""
+        follower = Follower(self._settings.kafka, self._settings.topics.batches)
+        await follower.start()
+        reading = asyncio.create_task(self._guard(self._read_batches(follower)))
+        try:
+            await follower.caught_up.wait()
+            while True:
+                self._ledger_moved.clear()
+                for batch in self._ledger.in_order():
+                    await self._settle(batch)
+                await self._ledger_moved.wait()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await follower.stop()
+
+    async def _read_batches(self, follower: Follower) -> None:
+        async for record in follower:
             try:
-                batch = decode(value, BatchRecord)
+                self._ledger.apply(record)
             except UndecodableRecord as error:
                 log.warning("batch record skipped", reason=str(error))
-                continue
-            await self._take(batch)
+            self._ledger_moved.set()
 
-    async def _take(self, batch: BatchRecord) -> None:
-        self._batches[batch.batch] = batch
-        if not self._wants(batch.batch):
+    async def _settle(self, batch: BatchRecord) -> None:
+        """Make this worker be as a batch's record says. Safe to repeat."""
+        name = batch.batch
+        hosted = self._hosted.get(name)
+        if hosted is not None:
+            hosted.pace.set(batch.build_rate if _is_build(batch) else None)
+        if batch.state in LIVE_STATES:
+            if hosted is None and self._wants(name) and self._refused.get(name) != batch.claim:
+                await self._try_to_host(batch)
+            elif hosted is not None and batch.state == "active":
+                await self._point_first_alias(batch)
             return
-        if batch.state in LIVE_STATES and batch.batch not in self._apps:
+        if hosted is not None:
+            await self._stop_hosting(name)
+            log.info("batch app stopped", batch=name, state=batch.state)
+        if batch.state == "retired":
+            folder = self._settings.worker.state_dir / self._settings.topics.batch_group(name)
+            if await asyncio.to_thread(_remove_folder, folder):
+                log.info("local state of a retired batch removed", batch=name, folder=str(folder))
+
+    async def _stop_hosting(self, name: str) -> None:
+        self._hosted.pop(name, None)
+        app = self._apps.pop(name)
+        await stop_app(app, self._settings.worker.drain_seconds)
+
+    async def _try_to_host(self, batch: BatchRecord) -> None:
+        """Start a batch's app. A build that can't be hosted here is left to others: it must not take the served ones down."""
+        try:
             await self._start_batch(batch)
-        elif batch.state not in LIVE_STATES and batch.batch in self._apps:
-            app = self._apps.pop(batch.batch)
-            await stop_app(app, self._settings.worker.drain_seconds)
-            log.info("batch app stopped", batch=batch.batch, state=batch.state)
+        except (UsageError, InvariantBroken, PolicyError) as error:
+            if not _is_build(batch):
+                raise
+            self._refused[batch.batch] = batch.claim
+            log.error("build can't be hosted here", batch=batch.batch, reason=str(error))
 
     async def _start_batch(self, batch: BatchRecord) -> None:
         settings = self._settings
@@ -185,29 +247,61 @@ class Worker:
         policy = policy_of(batch)
         index = self._index
         assert index is not None
-        patience = Patience(self._leave)
         spec = collection_spec(batch, policy)
-        await patience.hold(lambda: index.ensure_collection(batch.collection, spec), "preparing the collection")
-        if batch.state == "active" and await patience.hold(lambda: index.alias_target(batch.alias), "reading the alias") is None:
-            await patience.hold(lambda: index.set_alias(batch.alias, batch.collection), "pointing the alias at the first batch")
+        await Patience(self._leave).hold(lambda: index.ensure_collection(batch.collection, spec), "preparing the collection")
+        if batch.state == "active":
+            await self._point_first_alias(batch)
         if policy.embedding.spec not in self._embedders:
             self._embedders[policy.embedding.spec] = await asyncio.to_thread(open_embedder, settings.embedder, policy.embedding)
+        pace = Pace(batch.build_rate if _is_build(batch) else None)
         parts = BatchParts(
             batch=batch,
             policy=policy,
             counter=counter(policy.limits.tokenizer),
             index=index,
-            embedder=self._embedders[policy.embedding.spec],
-            lender=self._lender_for(batch),
+            embedder=LaneEmbedder(
+                self._embedders[policy.embedding.spec], self._lanes, lambda: not _is_build(self._now_of(batch))
+            ),
+            lender=lambda: self._lender_for(batch),
+            pace=pace,
         )
-        self._host(batch.batch, build_batch_app(settings, parts, utc_now))
+        app = build_batch_app(settings, parts, utc_now)
+        self._hosted[batch.batch] = _Hosted(app, pace)
+        self._host(batch.batch, app)
+
+    async def _point_first_alias(self, batch: BatchRecord) -> None:
+        """Point the alias at the first batch, whose collection is made here. Later only `switch` moves it."""
+        index = self._index
+        assert index is not None
+        patience = Patience(self._leave)
+        if await patience.hold(lambda: index.alias_target(batch.alias), "reading the alias") is None:
+            await patience.hold(lambda: index.set_alias(batch.alias, batch.collection), "pointing the alias at the first batch")
+
+    def _now_of(self, batch: BatchRecord) -> BatchRecord:
+        return self._ledger.batches.get(batch.batch, batch)
 
     def _lender_for(self, batch: BatchRecord) -> Lender | None:
-        """Return the batch being served when its vectors fit this one's."""
-        for served in self._batches.values():
-            if served.state == "active" and served.batch != batch.batch and served.embedding == batch.embedding:
-                return Lender(served.collection, served.policy_fingerprint)
-        return None
+        """Return the batch being served when its vectors fit this one's, and this one is another."""
+        served = self._ledger.served(batch.alias)
+        if served is None or served.batch == batch.batch or served.embedding != batch.embedding:
+            return None
+        return Lender(served.collection, served.policy_fingerprint, computable=_recipe(served.policy_yaml) == CONTENT)
+
+
+def _is_build(batch: BatchRecord) -> bool:
+    return batch.state in ("building", "ready")
+
+
+@lru_cache(maxsize=64)
+def _recipe(policy_yaml: str) -> str:
+    return load_policy(policy_yaml).identity
+
+
+def _remove_folder(folder: Path) -> bool:
+    """Remove a folder with all that is in it. Returns whether it was there."""
+    there = folder.is_dir()
+    shutil.rmtree(folder, ignore_errors=True)
+    return there
 
 
 def _make_folder(folder: Path) -> None:

@@ -8,12 +8,15 @@ Order of effects for one document, and what a crash in between leaves (a batch o
 
 A delta that can't be carried out is refused whole: ① manifest marked suspect ② dead letter and receipt ③ the caller goes on. A later
 delta that builds on it finds chunks missing and is refused as well; the next event after the mark compares with the index itself.
+
+A delta that a newer one has overtaken writes only what that one keeps, and removes nothing: until the newer one is in, readers have the
+old chunks. What it leaves behind is owed (manifest marked suspect), and the newer one then clears whatever it does not name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,8 +31,8 @@ from streams.agents.chunk_document import about_parsed
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Outbox
 from streams.crash_points import reached
-from streams.errors import PoisonRecord
-from streams.ports import Embedder, InRecord, StoredPoint, Vector, VectorIndex
+from streams.errors import NotPrepared, PoisonRecord
+from streams.ports import Embedder, InRecord, SparseEmbedder, SparseVector, StoredPoint, Vector, VectorIndex
 from streams.steps.plan_index import Wanted, leftovers, needs_vector, plan_index, still_wanted
 
 
@@ -39,6 +42,13 @@ class Lender:
 
     collection: str
     policy_fingerprint: str
+    computable: bool = True
+    """Whether its ids follow from the embedded text (recipe content/1). Else the document is listed."""
+
+
+def no_lender() -> Lender | None:
+    """Return nobody: this batch is served itself, or vectors of the served one do not fit."""
+    return None
 
 
 @dataclass(slots=True)
@@ -49,6 +59,8 @@ class _Item:
     changes: ChunkChanges
     wanted: Wanted
     newest: Manifest | None
+    lost: bool
+    """Planned before the state was lost: what earlier records left behind is not known any more."""
     there: Mapping[str, StoredPoint] = field(default_factory=dict)
     embedded: int = 0
     borrowed: int = 0
@@ -59,16 +71,19 @@ class _Item:
 
     @property
     def lists_document(self) -> bool:
-        """True for the last part of a complete record: what it does not name is to be cleared."""
-        return self.changes.complete and self.changes.part == self.changes.parts
+        """True for the last part of a record that is to clear whatever it does not name."""
+        return self.changes.part == self.changes.parts and (self.changes.complete or self.in_doubt or self.lost)
+
+    @property
+    def in_doubt(self) -> bool:
+        """True where an earlier record was refused, or left behind what this one is to remove."""
+        newest = self.newest
+        return not self.wanted.superseded and newest is not None and newest.suspect and newest.changed == self.changes.revision
 
     @property
     def doubtful(self) -> frozenset[str]:
         """Chunk ids that must be there already for this record to end its revision, where an earlier record may have been refused."""
-        newest = self.newest
-        if newest is None or not newest.suspect or newest.changed != self.changes.revision:
-            return frozenset()
-        return frozenset(self.changes.kept)
+        return frozenset(self.changes.kept) if self.in_doubt else frozenset()
 
     def lacking(self) -> list[ChunkRecord]:
         """Return the chunks that still need a vector."""
@@ -85,8 +100,14 @@ class IndexerAgent:
     index: VectorIndex
     embedder: Embedder
     collection: str
-    lender: Lender | None = None
+    lender: Callable[[], Lender | None] = no_lender
+    """Asked for each record: which batch is served changes while this one lives."""
+    sparse: SparseEmbedder | None = None
+    """Where the policy has sparse vectors. They are made anew for each point that is written: cheaper than to borrow."""
     poison_attempts: int = 3
+    compare_until: dict[int, int] = field(default_factory=dict)
+    """Partition to offset of [changes]. Below it records clear whatever they do not name. Set it to the end offset where the table
+    turns out empty at assignment but the partition of [changes] is not (state lost), together with the chunker's."""
     _embedded: dict[tuple[bytes, str], int] = field(default_factory=dict)
     """Texts embedded for the earlier parts of a record that came in parts, for its receipt."""
 
@@ -111,7 +132,8 @@ class IndexerAgent:
             await self.outbox.refuse(record, error if isinstance(error, PoisonRecord) else PoisonRecord(str(error)), None)
             return None
         newest = self.manifests.get(document_key(changes.tenant_id, changes.document_id))
-        return _Item(record, changes, still_wanted(changes, newest), newest)
+        lost = record.offset < self.compare_until.get(record.partition, 0)
+        return _Item(record, changes, still_wanted(changes, newest), newest, lost)
 
     async def _find_what_is_there(self, items: Sequence[_Item]) -> None:
         """Look up the points that the items are about: by id in one call; where a record is complete, all of its document."""
@@ -131,9 +153,8 @@ class IndexerAgent:
     async def _find_vectors(self, items: Sequence[_Item]) -> dict[str, Vector]:
         """Return the vectors that are lacking, by embed_hash: borrowed where possible, else embedded in one call."""
         vectors: dict[str, Vector] = {}
-        for item in items:
-            borrowed = await self._borrow(item)
-            item.borrowed = len(borrowed)
+        for item, borrowed in zip(items, await asyncio.gather(*(self._borrow(item) for item in items)), strict=True):
+            item.borrowed = sum(record.embed_hash in borrowed for record in item.lacking())
             vectors |= borrowed
         texts: dict[str, str] = {}
         for item in items:
@@ -162,18 +183,36 @@ class IndexerAgent:
         found = await attempt(call, self.outbox.patience, self.poison_attempts, "embedding")
         return dict(zip(texts, found, strict=True))
 
+    async def _sparse_vectors(self, item: _Item) -> dict[str, SparseVector]:
+        """Return the sparse vectors of what lacks a vector, by embed_hash: of the same text as the dense ones."""
+        texts = {record.embed_hash: record.embed_text for record in item.lacking()} if self.sparse is not None else {}
+        if self.sparse is None or not texts:
+            return {}
+        return dict(zip(texts, await self.sparse.documents(list(texts.values())), strict=True))
+
     async def _borrow(self, item: _Item) -> dict[str, Vector]:
-        """Return vectors of the served batch for chunks with the same embed_hash; their ids there can be computed."""
-        if self.lender is None:
+        """Return vectors of the served batch for chunks with the same embed_hash: by their ids there, which can be computed.
+
+        Equal passages of one document have one embed_hash, so the first of them (twin 0) speaks for all.
+        """
+        lender = self.lender()
+        lacking = item.lacking() if lender is not None else []
+        if lender is None or not lacking:
             return {}
+        try:
+            return await self.outbox.patience.hold(lambda: self._lent(item, lender, lacking), "borrowing vectors")
+        except NotPrepared:  # retired since: its collection is gone
+            return {}
+
+    async def _lent(self, item: _Item, lender: Lender, lacking: Sequence[ChunkRecord]) -> dict[str, Vector]:
         key = DocumentKey(item.changes.tenant_id, item.changes.document_id)
-        lender = self.lender
-        ids = {content_id(key, lender.policy_fingerprint, record.embed_text, 0): record.embed_hash for record in item.lacking()}
-        if not ids:
-            return {}
-        points = await self.outbox.patience.hold(
-            lambda: self.index.retrieve(lender.collection, list(ids), with_vectors=True), "borrowing vectors"
-        )
+        if lender.computable:
+            ids = {content_id(key, lender.policy_fingerprint, record.embed_text, 0): record.embed_hash for record in lacking}
+        else:
+            wanted = {record.embed_hash for record in lacking}
+            listed = await self.index.document_points(lender.collection, key.tenant, key.document)
+            ids = {p.chunk_id: p.payload["embed_hash"] for p in listed if p.payload.get("embed_hash") in wanted}
+        points = await self.index.retrieve(lender.collection, list(ids), with_vectors=True) if ids else {}
         return {
             ids[chunk_id]: point.vector
             for chunk_id, point in points.items()
@@ -208,12 +247,25 @@ class IndexerAgent:
             # Embed this document alone: raises the refusal that the common call met.
             vectors = {**vectors, **await self._embed({record.embed_hash: record.embed_text for record in missing})}
         remove = leftovers(item.changes, item.there, item.newest) if item.lists_document else item.wanted.remove
-        plan = plan_index(item.changes, item.wanted, remove, item.there, vectors)
+        if item.wanted.superseded and item.newest is not None and item.newest.entries:
+            if not item.there.keys().isdisjoint(remove):
+                await self._owe(item)
+            remove = ()
+        plan = plan_index(item.changes, item.wanted, remove, item.there, vectors, await self._sparse_vectors(item))
         if not plan.empty:
             await attempt(
                 lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
             )
         reached("indexer.written")
+
+    async def _owe(self, item: _Item) -> None:
+        """Leave removals to the newest revision that is planned."""
+        upto = item.changes.revision
+        while True:
+            newest = await self.outbox.patience.hold(partial(self.manifests.suspect, item.key, upto), "marking the manifest")
+            if newest is None or newest.suspect:
+                return
+            upto = newest.changed
 
     async def _close(self, item: _Item, refusal: PoisonRecord | None) -> None:
         """Say what became of a record: a dead letter, or after its last part a receipt."""
@@ -231,6 +283,8 @@ class IndexerAgent:
             reason = f"overtaken by revision {item.newest.changed}"
             await self.outbox.settle(self.outbox.receipt(about, "stale", reason).model_copy(update={"embedded": embedded}))
             return
+        if item.in_doubt:
+            await self.outbox.patience.hold(partial(self.manifests.trust, item.key, changes.revision), "clearing the mark")
         changed = changes.chunks_added or changes.chunks_updated or changes.removed
         receipt = (
             self.outbox.receipt(about, "indexed")
@@ -250,7 +304,8 @@ class IndexerAgent:
 
 
 def _ids_of_interest(item: _Item) -> list[str]:
-    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful)]
+    owed = item.wanted.remove if item.wanted.superseded else ()
+    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful), *owed]
 
 
 def _rounds(records: Sequence[InRecord]) -> list[list[InRecord]]:
