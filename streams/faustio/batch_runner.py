@@ -64,6 +64,12 @@ class BatchRunner(Runner):
         await self._changed.wait()
 
     async def _run_groups(self) -> None:
+        try:
+            await self._group_after_group()
+        except Exception as error:  # noqa: BLE001 - a task that died silently would stall its partitions
+            await self._fail(error)
+
+    async def _group_after_group(self) -> None:
         while True:
             group = await self._gather()
             if not group:

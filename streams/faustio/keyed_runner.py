@@ -17,7 +17,7 @@ Handler = Callable[[InRecord], Awaitable[None]]
 
 class KeyedRunner(Runner):
     """Runs `handle(record)` for up to `in_flight` records at once. Records of one key run in offset order, one after the other;
-    records without a key have no order among themselves.
+    records without a key have no order among themselves. A key with many records waiting takes up room of the others.
 
     What `handle` may do: return (done: acknowledge) · raise Stopping, or be cancelled (not done, comes again) · raise anything else
     (broken invariant: the app crashes, nothing later of that partition is committed). Waiting out an outage and dead-lettering
