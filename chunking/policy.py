@@ -94,6 +94,27 @@ class Embedding(_Closed):
         return json.dumps([self.model, self.dimensions, self.distance, self.document_prefix, self.query_prefix])
 
 
+class Sparse(_Closed):
+    """A sparse vector of the words themselves (BM25) beside the dense one, for names, numbers and codes. Absent: dense alone.
+
+    It is made of the embed string and nothing else, so that an equal chunk id means equal vectors. Every field enters the policy's
+    fingerprint and the collection's metadata: documents and queries are cut into words by one versioned function.
+    """
+
+    model: Literal["bm25"] = "bm25"
+    words: Literal["rjieba/1"] = "rjieba/1"
+    """How text becomes words: Chinese by dictionary, everything else at what is no letter or digit."""
+    k1: float = Field(default=1.2, gt=0, le=10)
+    b: float = Field(default=0.75, ge=0, le=1)
+    average_words: float = Field(default=110, gt=0)
+    """Words of an average chunk. Fixed by the policy: measured on the run, it would change vectors as the index grows."""
+
+    @property
+    def spec(self) -> str:
+        """One line that names everything that shapes a sparse vector."""
+        return json.dumps([self.model, self.words, self.k1, self.b, self.average_words])
+
+
 class EmbedTemplate(_Closed):
     """What the embedder reads beside the body. Costs: with `heading_path`, renaming a heading embeds its whole section anew (4.3
     chunks instead of 1.1, measured); with `title`, renaming a page embeds the whole page anew."""
@@ -118,6 +139,7 @@ class ChunkPolicy(_Closed):
     limits: Limits = Limits()
     embed: EmbedTemplate = EmbedTemplate()
     embedding: Embedding = Embedding()
+    sparse: Sparse | None = None
     payload: Payload = Payload()
 
     @field_validator("identity")
@@ -144,6 +166,8 @@ class ChunkPolicy(_Closed):
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) over all that can move a boundary or change an id or a payload."""
         content = self.model_dump(mode="json")
+        if self.sparse is None:
+            del content["sparse"]  # so that a policy without it keeps the fingerprint it had before there was any
         for rule in content["rules"]:
             strategy = STRATEGIES[rule["use"]]
             rule["options"] = strategy.options(**rule["options"]).model_dump(mode="json")
@@ -196,11 +220,11 @@ def _in_words(error: ValidationError, root: yaml.Node | None, source: str) -> st
     for fault in error.errors(include_url=False)[:5]:
         place = ".".join(str(step) for step in fault["loc"]) or "policy"
         words = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
-        lines.append(f"{source}:{_line_of(root, fault['loc'])}: {place}: {words}")
+        lines.append(f"{source}:{line_of(root, fault['loc'])}: {place}: {words}")
     return "\n".join(lines)
 
 
-def _line_of(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
+def line_of(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
     """Return the line (from 1) of the deepest node of `path` that exists."""
     line = 1
     for step in path:

@@ -17,6 +17,17 @@ Vector = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
+class SparseVector:
+    """A sparse vector: distinct `indices` (0..2^31) with a value each. Empty for a text without words; then it is not stored."""
+
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
 class InRecord:
     """One record as it came from Kafka: raw bytes and where it stood. `value` None is a tombstone."""
 
@@ -76,6 +87,23 @@ class Embedder(Protocol):
         ...
 
 
+class SparseEmbedder(Protocol):
+    """Makes sparse vectors. Cheap beside an `Embedder` (0.1 ms a text), and never wrong by the weather: it asks nobody."""
+
+    @property
+    def spec(self) -> str:
+        """What it makes, as `Sparse.spec` writes it."""
+        ...
+
+    async def documents(self, texts: Sequence[str]) -> list[SparseVector]:
+        """Return the vector of each text as it is stored, in order."""
+        ...
+
+    async def query(self, text: str) -> SparseVector:
+        """Return the vector that a question searches with; empty when it has no words."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
     """A point as the index holds it."""
@@ -83,15 +111,17 @@ class StoredPoint:
     chunk_id: str
     payload: Mapping[str, Any]
     vector: Vector | None = None
+    sparse: SparseVector | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NewPoint:
-    """A point to be written whole. `vector` None: stored without one (PARENT chunks)."""
+    """A point to be written whole. `vector` None: stored without one (PARENT chunks). `sparse` beside each vector, or nowhere."""
 
     chunk_id: str
     vector: Vector | None
     payload: Mapping[str, Any]
+    sparse: SparseVector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +157,8 @@ class CollectionSpec:
     embedding_spec: str
     dimensions: int
     distance: str
+    sparse_spec: str = ""
+    """`Sparse.spec` of the policy; empty where points have no sparse vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +171,28 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Fusion:
+    """How a dense and a sparse list become one: reciprocal rank fusion, as Qdrant reckons it.
+
+    A hit at rank r (from 1) of a list scores 1 / (r / weight + k - 1), summed over the lists. A `sparse_weight` below 1 lets ranks
+    fall off faster among word matches: the first few mean something, the tail is chance. The defaults are the best of a grid on the
+    sample site's golden questions (bilingual, 70), and first or near it under five policies.
+    """
+
+    k: int = 10
+    dense_weight: float = 1.0
+    sparse_weight: float = 0.3
+    depth: int = 100
+    """Hits of each list that take part, at least."""
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A dense query. `tenant_id` is never optional: a search without a tenant finds nothing."""
+    """A query. `tenant_id` is never optional: a search without a tenant finds nothing.
+
+    With `sparse` (and words in it) it is a hybrid one: both lists are made under the same filter and fused; scores are those of the
+    fusion. Without, it is a dense one.
+    """
 
     tenant_id: str
     vector: Vector
@@ -148,6 +200,8 @@ class Query:
     groups: tuple[str, ...] | None = None
     """Reader's groups: a chunk with an acl is found only by a reader in one of them. None: no acl check is asked for."""
     languages: tuple[str, ...] = ()
+    sparse: SparseVector | None = None
+    fusion: Fusion = Fusion()
 
 
 class VectorIndex(Protocol):

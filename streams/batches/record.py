@@ -13,16 +13,18 @@ from streams.ports import CollectionSpec
 
 
 def batch_record(
-    policy: ChunkPolicy, policy_yaml: str, state: BatchState, alias: str, now: datetime, note: str = ""
+    policy: ChunkPolicy, policy_yaml: str, state: BatchState, alias: str, now: datetime, note: str = "", generation: int = 1
 ) -> BatchRecord:
-    """Return the record of a batch of `policy`. The collection carries the batch's own name and is never reused."""
+    """Return the record of a batch of `policy`. The collection carries the batch's own name and is never reused: a policy that comes
+    back after its batch was retired is generation 2, and its names end in ``.2``."""
     embedding = policy.embedding
+    name = policy.batch_id if generation == 1 else f"{policy.batch_id}.{generation}"
     return BatchRecord(
-        batch=policy.batch_id,
+        batch=name,
         state=state,
         policy_yaml=policy_yaml,
         policy_fingerprint=policy.fingerprint,
-        collection=policy.batch_id,
+        collection=name,
         embedding=EmbeddingRecord(
             model=embedding.model,
             dimensions=embedding.dimensions,
@@ -35,6 +37,11 @@ def batch_record(
         updated_at=now,
         note=note,
     )
+
+
+def stem_of(policy: ChunkPolicy) -> str:
+    """Return what a policy's name and version make of its batch ids: they stand for one content for ever."""
+    return f"{policy.name}-v{policy.version}"
 
 
 def policy_of(batch: BatchRecord) -> ChunkPolicy:
@@ -59,6 +66,7 @@ def collection_spec(batch: BatchRecord, policy: ChunkPolicy) -> CollectionSpec:
         embedding_spec=policy.embedding.spec,
         dimensions=policy.embedding.dimensions,
         distance=policy.embedding.distance,
+        sparse_spec=policy.sparse.spec if policy.sparse else "",
     )
 
 

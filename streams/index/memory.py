@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from streams.errors import InvariantBroken, NotPrepared
 from streams.index.points import checked, requests_of, stored_payload
-from streams.index.ranking import ranked, visible
-from streams.ports import CollectionSpec, Hit, IndexPlan, Query, StoredPoint, Vector, VectorIndex
+from streams.index.ranking import fused, ranked, visible
+from streams.ports import CollectionSpec, Hit, IndexPlan, Query, SparseVector, StoredPoint, Vector, VectorIndex
 
 _PAGE = 256
 
@@ -94,15 +95,15 @@ class MemoryIndex(VectorIndex):
             if self._may_write(found, point.chunk_id, plan.revision):
                 vector = None if point.vector is None else _as_stored(point.vector, found.spec.distance)
                 payload = stored_payload(point.chunk_id, point.payload)
-                found.points[point.chunk_id] = StoredPoint(point.chunk_id, payload, vector)
+                found.points[point.chunk_id] = StoredPoint(point.chunk_id, payload, vector, point.sparse or None)
                 document.add(point.chunk_id)
         for chunk_id, whole in plan.payloads:
             if chunk_id in found.points and self._may_write(found, chunk_id, plan.revision):
-                found.points[chunk_id] = StoredPoint(chunk_id, stored_payload(chunk_id, whole), found.points[chunk_id].vector)
+                found.points[chunk_id] = replace(found.points[chunk_id], payload=stored_payload(chunk_id, whole))
         for chunk_id in plan.stamps:
             stored = found.points.get(chunk_id)
             if stored is not None and stored.payload["revision"] < plan.revision:
-                found.points[chunk_id] = StoredPoint(chunk_id, {**stored.payload, "revision": plan.revision}, stored.vector)
+                found.points[chunk_id] = replace(stored, payload={**stored.payload, "revision": plan.revision})
         for chunk_id in plan.deletes:
             if chunk_id in found.points and self._may_write(found, chunk_id, plan.revision):
                 gone = found.points.pop(chunk_id).payload
@@ -127,6 +128,10 @@ class MemoryIndex(VectorIndex):
         scores = _scores(np.stack([stored for _, stored in seen]), vector, found.spec.distance)
         hits = [Hit(point.chunk_id, float(score), dict(point.payload)) for (point, _), score in zip(seen, scores, strict=True)]
         hits.sort(key=lambda hit: hit.score, reverse=found.spec.distance != "euclid")
+        if query.sparse:
+            if not found.spec.sparse_spec:
+                raise NotPrepared(f"index refuses search: collection {collection} has no sparse vectors")
+            hits = fused(hits, _by_words(found, query, query.sparse), query.fusion)
         return ranked(hits, query.limit)[0]
 
     async def count(self, collection: str) -> int:
@@ -148,7 +153,28 @@ class MemoryIndex(VectorIndex):
 
 def _copy(point: StoredPoint, with_vector: bool = False) -> StoredPoint:
     payload: Mapping[str, Any] = dict(point.payload)
-    return StoredPoint(point.chunk_id, payload, point.vector if with_vector else None)
+    return replace(point, payload=payload) if with_vector else StoredPoint(point.chunk_id, payload)
+
+
+def _by_words(found: _Collection, query: Query, asked: SparseVector) -> list[Hit]:
+    """Return the visible points that share words with the query, best first: dot products, each word weighed by its rarity."""
+    corpus = [
+        (point, dict(zip(point.sparse.indices, point.sparse.values, strict=True)))
+        for point in found.points.values()
+        if point.sparse
+    ]
+    rarity = {}
+    for index in asked.indices:
+        holding = sum(index in terms for _, terms in corpus)
+        rarity[index] = math.log(1 + (len(corpus) - holding + 0.5) / (holding + 0.5))
+    hits = []
+    for point, terms in corpus:
+        score = sum(
+            value * rarity[index] * terms[index] for index, value in zip(asked.indices, asked.values, strict=True) if index in terms
+        )
+        if score > 0 and visible(point.payload, query):
+            hits.append(Hit(point.chunk_id, score, dict(point.payload)))
+    return sorted(hits, key=lambda hit: -hit.score)
 
 
 def _as_stored(vector: Vector, distance: str) -> Vector:

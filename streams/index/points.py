@@ -18,10 +18,12 @@ from qdrant_client import models
 from chunking.identity import point_id
 from schemas.record import REVISION_LIMIT
 from streams.errors import InvariantBroken, PoisonRecord
-from streams.ports import CollectionSpec, IndexPlan, NewPoint, Vector
+from streams.ports import CollectionSpec, IndexPlan, NewPoint, SparseVector, Vector
 
 DENSE = "dense"
-"""Name of the dense vector. Vectors are named so that a point may have none (PARENT chunks) or, later, a sparse one beside it."""
+"""Name of the dense vector. Vectors are named so that a point may have none (PARENT chunks) or a sparse one beside it."""
+SPARSE = "sparse"
+"""Name of the sparse vector, where the policy has one."""
 REQUEST_BYTES = 8 << 20
 """Requests stay below this estimate. The server refuses 32 MiB."""
 REQUEST_POINTS = 256
@@ -29,6 +31,8 @@ POINT_BYTES = 30 << 20
 """A point above this fits into no request."""
 _FLOAT_BYTES = 21
 """A float32 written as the shortest float64 text, with its comma: at most this long for components within [-1, 1]."""
+_TERM_BYTES = 33
+"""An index and a value of a sparse vector as JSON."""
 _POINT_FRAME_BYTES = 160
 _SHORTEST_NORM_SQUARED = float(np.finfo(np.float32).eps)
 """Below this Qdrant's cosine does not normalise: the point would score as if it had no direction."""
@@ -78,7 +82,9 @@ def _check_payload(plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any]) -
 
 
 def _check_vectors(points: Sequence[NewPoint], plan: IndexPlan, spec: CollectionSpec) -> None:
-    """Check length, finiteness and direction of all vectors in one pass over one matrix."""
+    """Check length, finiteness and direction of all vectors in one pass over one matrix; sparse ones one by one."""
+    for point in points:
+        _check_sparse(point, plan, spec)
     given = [(point.chunk_id, point.vector) for point in points if point.vector is not None]
     for chunk_id, vector in given:
         if vector.shape != (spec.dimensions,):
@@ -97,6 +103,24 @@ def _check_vectors(points: Sequence[NewPoint], plan: IndexPlan, spec: Collection
             document_id=plan.document_id,
             chunk_id=given[int(unusable[0])][0],
             unusable=int(unusable.size),
+        )
+
+
+def _check_sparse(point: NewPoint, plan: IndexPlan, spec: CollectionSpec) -> None:
+    wanted = bool(spec.sparse_spec) and point.vector is not None
+    sparse = point.sparse
+    if (sparse is not None) != wanted:
+        raise InvariantBroken(
+            f"point {'lacks a' if wanted else 'has a'} sparse vector, collection of batch {spec.batch} "
+            f"{'has' if spec.sparse_spec else 'has no'} sparse vectors: one of them is of another policy",
+            document_id=plan.document_id,
+            chunk_id=point.chunk_id,
+        )
+    if sparse is not None and not (
+        len(set(sparse.indices)) == len(sparse.indices) == len(sparse.values) and np.isfinite(sparse.values).all()
+    ):
+        raise InvariantBroken(
+            "sparse vector repeats an index or is not finite", document_id=plan.document_id, chunk_id=point.chunk_id
         )
 
 
@@ -132,6 +156,7 @@ class Share:
     size: int
     payload: dict[str, Any] | None = None
     vector: Vector | None = None
+    sparse: SparseVector | None = None
 
 
 def requests_of(plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int = REQUEST_POINTS) -> list[list[Share]]:
@@ -154,8 +179,8 @@ def requests_of(plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int
 def _shares(plan: IndexPlan) -> Iterator[Share]:
     for point in plan.upserts:
         payload = stored_payload(point.chunk_id, point.payload)
-        size = _size(payload, point.vector, plan, point.chunk_id)
-        yield Share("upsert", point.chunk_id, size, payload, point.vector)
+        size = _size(payload, point.vector, plan, point.chunk_id) + len(point.sparse or ()) * _TERM_BYTES
+        yield Share("upsert", point.chunk_id, size, payload, point.vector, point.sparse)
     for chunk_id, fields in plan.payloads:
         payload = stored_payload(chunk_id, fields)
         yield Share("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
@@ -209,7 +234,11 @@ def operations_of(shares: Sequence[Share], revision: int) -> list[models.UpdateO
 
 def _point(identity: str, share: Share) -> models.PointStruct:
     """Return a point without the client's own validation: it would walk every float once more."""
-    vector = {} if share.vector is None else {DENSE: share.vector.astype(np.float32, copy=False).tolist()}
+    vector: dict[str, Any] = {}
+    if share.vector is not None:
+        vector[DENSE] = share.vector.astype(np.float32, copy=False).tolist()
+    if share.sparse:
+        vector[SPARSE] = models.SparseVector.model_construct(indices=list(share.sparse.indices), values=list(share.sparse.values))
     return models.PointStruct.model_construct(id=identity, vector=vector, payload=share.payload)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,13 +21,13 @@ from qdrant_client import models
 from chunking.identity import point_id
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
-from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, checked, operations_of, requests_of
+from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, SPARSE, checked, operations_of, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
 from streams.index.qdrant_local import LocalStore
 from streams.index.qdrant_remote import RemoteStore
 from streams.index.ranking import query_filter, ranked
 from streams.index.store import Described, Store
-from streams.ports import CollectionSpec, Hit, IndexPlan, Query, StoredPoint, VectorIndex
+from streams.ports import CollectionSpec, Hit, IndexPlan, Query, SparseVector, StoredPoint, Vector, VectorIndex
 from streams.settings import QdrantSettings
 
 SCHEMA_NUMBER = 1
@@ -101,7 +102,7 @@ class QdrantIndex(VectorIndex):
     async def _create(self, name: str, spec: CollectionSpec) -> Described:
         metadata = {**asdict(spec), "docdelta_schema": SCHEMA_NUMBER}
         try:
-            await self.store.create(name, spec.dimensions, _distance(spec.distance), metadata)
+            await self.store.create(name, spec.dimensions, _distance(spec.distance), metadata, sparse=bool(spec.sparse_spec))
         except KNOWN as error:
             if status_of(error) != 409:  # another worker was first: what it made is checked like any other
                 raise
@@ -240,17 +241,19 @@ class QdrantIndex(VectorIndex):
         where = query_filter(query)
         fetch = query.limit * _OVERFETCH
         while True:
-            size = fetch
-            points = await self._read(
-                "search",
-                collection,
-                lambda size=size: self.store.query(collection, vector, where, size),  # type: ignore[misc]
-            )
+            points = await self._read("search", collection, partial(self._asked, collection, query, vector, where, fetch))
             raw = [Hit(str((point.payload or {})["chunk_id"]), float(point.score), point.payload or {}) for point in points]
             best, open_end = ranked(raw, query.limit)
             if not open_end or len(points) < fetch or fetch >= _LARGEST_FETCH:
                 return best
             fetch *= _OVERFETCH
+
+    async def _asked(
+        self, collection: str, query: Query, vector: Vector, where: models.Filter, size: int
+    ) -> list[models.ScoredPoint]:
+        if query.sparse:
+            return await self.store.hybrid(collection, replace(query, vector=vector), where, size)
+        return await self.store.query(collection, vector, where, size)
 
     async def count(self, collection: str) -> int:
         """Return the exact number of points."""
@@ -295,7 +298,7 @@ def _distance(name: str) -> models.Distance:
 
 
 def _spec_of(name: str, found: Described) -> CollectionSpec:
-    metadata = found.metadata or {}
+    metadata = {"sparse_spec": "", **(found.metadata or {})}
     missing = [key for key in ("docdelta_schema", *(field.name for field in fields(CollectionSpec))) if key not in metadata]
     if missing:
         raise InvariantBroken(
@@ -311,8 +314,12 @@ def _spec_of(name: str, found: Described) -> CollectionSpec:
 def _refuse_difference(name: str, found: Described, spec: CollectionSpec) -> None:
     """Raise InvariantBroken naming every difference between the collection and what runs here."""
     has, wants = asdict(_spec_of(name, found)), asdict(spec)
-    has |= {f"vector {DENSE} size": found.dimensions, f"vector {DENSE} distance": found.distance}
-    wants |= {f"vector {DENSE} size": spec.dimensions, f"vector {DENSE} distance": spec.distance}
+    has |= {f"vector {DENSE} size": found.dimensions, f"vector {DENSE} distance": found.distance, f"vector {SPARSE}": found.sparse}
+    wants |= {
+        f"vector {DENSE} size": spec.dimensions,
+        f"vector {DENSE} distance": spec.distance,
+        f"vector {SPARSE}": bool(spec.sparse_spec),
+    }
     differing = [f"{key}: collection has {has[key]!r}, running is {wants[key]!r}" for key in wants if has[key] != wants[key]]
     if differing:
         raise InvariantBroken("collection belongs to another batch: " + "; ".join(differing), collection=name)
@@ -322,8 +329,14 @@ def _stored(record: models.Record) -> StoredPoint:
     payload = record.payload or {}
     if "chunk_id" not in payload:
         raise InvariantBroken("point was not written by docdelta: its payload has no chunk_id", point=record.id)
-    vector = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
-    return StoredPoint(str(payload["chunk_id"]), payload, None if vector is None else np.asarray(vector, dtype=np.float32))
+    vectors: dict[str, Any] = record.vector if isinstance(record.vector, dict) else {}
+    vector, sparse = vectors.get(DENSE), vectors.get(SPARSE)
+    return StoredPoint(
+        str(payload["chunk_id"]),
+        payload,
+        None if vector is None else np.asarray(vector, dtype=np.float32),
+        None if sparse is None else SparseVector(tuple(sparse.indices), tuple(sparse.values)),
+    )
 
 
 def _pages(ids: Sequence[str], size: int) -> list[Sequence[str]]:

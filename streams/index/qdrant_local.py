@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
+from qdrant_client.hybrid.fusion import reciprocal_rank_fusion
 from qdrant_client.local.payload_filters import check_filter
 
 from streams.errors import NotPrepared
 from streams.index.document_map import DocumentMap
-from streams.index.points import DENSE
-from streams.index.qdrant_remote import described
+from streams.index.points import DENSE, SPARSE
+from streams.index.qdrant_remote import described, sparse_query, vectors_of
 from streams.index.store import Described
-from streams.ports import Vector
+from streams.ports import Query, Vector
 
 Result = TypeVar("Result")
 
@@ -93,10 +94,11 @@ class LocalStore:
 
         return await self.run(work)
 
-    async def create(self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any]) -> None:
-        """Create a collection with one named dense vector. Raises ValueError when it exists."""
-        vectors = {DENSE: models.VectorParams(size=dimensions, distance=distance)}
-        await self.create_as(name, vectors_config=vectors, metadata=metadata)
+    async def create(
+        self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any], sparse: bool = False
+    ) -> None:
+        """Create a collection with one named dense vector and perhaps a sparse one. Raises ValueError when it exists."""
+        await self.create_as(name, **vectors_of(dimensions, distance, sparse), metadata=metadata)
 
     async def create_as(self, name: str, **parameters: Any) -> None:
         """Create a collection with the client's own parameters."""
@@ -161,24 +163,38 @@ class LocalStore:
         return await self.run(lambda client: client.count(name, exact=True).count)
 
     async def query(self, name: str, vector: Vector, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
-        """Return the nearest points, best first.
+        """Return the nearest points, best first."""
+        return await self.run(lambda client: self._nearest(client, name, DENSE, vector, where, limit))
+
+    async def hybrid(self, name: str, query: Query, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
+        """Return the best of both lists, each cut under the filter and then fused by the client's own function."""
+        depth = max(limit, query.fusion.depth)
+
+        def work(client: QdrantClient) -> list[models.ScoredPoint]:
+            dense = self._nearest(client, name, DENSE, query.vector, where, depth)
+            sparse = self._nearest(client, name, SPARSE, sparse_query(query), where, depth)
+            weights = [query.fusion.dense_weight, query.fusion.sparse_weight]
+            return reciprocal_rank_fusion([dense, sparse], limit, query.fusion.k, weights)
+
+        return await self.run(work)
+
+    def _nearest(
+        self, client: QdrantClient, name: str, using: str, vector: Any, where: models.Filter, limit: int
+    ) -> list[models.ScoredPoint]:
+        """Return the nearest points of one vector, best first.
 
         The filter is tried on the hits of an unfiltered search first, which costs a tenth: if enough of them pass, they are the
         best that pass. Only else all points are filtered.
         """
-
-        def work(client: QdrantClient) -> list[models.ScoredPoint]:
-            total = len(self._maps[self._concrete(client, name)])
-            for fetch in (max(_FIRST_FETCH, 4 * limit), max(8 * _FIRST_FETCH, 32 * limit)):
-                hits = client.query_points(name, query=vector, using=DENSE, limit=fetch).points
-                passed = [hit for hit in hits if check_filter(where, hit.payload or {}, hit.id, {})]
-                if len(passed) >= limit or len(hits) < fetch:
-                    return passed[:limit]
-                if fetch * 4 > total:
-                    break
-            return client.query_points(name, query=vector, using=DENSE, query_filter=where, limit=limit).points
-
-        return await self.run(work)
+        total = len(self._maps[self._concrete(client, name)])
+        for fetch in (max(_FIRST_FETCH, 4 * limit), max(8 * _FIRST_FETCH, 32 * limit)):
+            hits = client.query_points(name, query=vector, using=using, limit=fetch).points
+            passed = [hit for hit in hits if check_filter(where, hit.payload or {}, hit.id, {})]
+            if len(passed) >= limit or len(hits) < fetch:
+                return passed[:limit]
+            if fetch * 4 > total:
+                break
+        return client.query_points(name, query=vector, using=using, query_filter=where, limit=limit).points
 
     async def close(self) -> None:
         """Close the files in the owner thread and end it. May be called twice."""

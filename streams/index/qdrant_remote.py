@@ -9,9 +9,9 @@ from typing import Any
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from streams.index.points import DENSE
+from streams.index.points import DENSE, SPARSE
 from streams.index.store import Described
-from streams.ports import Vector
+from streams.ports import Query, Vector
 from streams.settings import QdrantSettings
 
 
@@ -47,11 +47,11 @@ class RemoteStore:
         indexes = {field: index.data_type.value for field, index in info.payload_schema.items()}
         return described(info, indexes)
 
-    async def create(self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any]) -> None:
-        """Create a collection with one named dense vector. Raises UnexpectedResponse (409) when it exists."""
-        await self._client.create_collection(
-            name, vectors_config={DENSE: models.VectorParams(size=dimensions, distance=distance)}, metadata=metadata
-        )
+    async def create(
+        self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any], sparse: bool = False
+    ) -> None:
+        """Create a collection with a dense vector and perhaps a sparse one. Raises UnexpectedResponse (409) when it exists."""
+        await self._client.create_collection(name, **vectors_of(dimensions, distance, sparse), metadata=metadata)
 
     async def index_field(self, name: str, field_name: str, schema: models.PayloadFieldSchema) -> None:
         """Create a payload index and wait for it."""
@@ -92,18 +92,50 @@ class RemoteStore:
         )
         return response.points
 
+    async def hybrid(self, name: str, query: Query, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
+        """Return the best of both lists, fused by the server. The filter stands in each list: before its cut, not behind it."""
+        depth = max(limit, query.fusion.depth)
+        lists: list[tuple[str, Any]] = [(DENSE, query.vector.tolist()), (SPARSE, sparse_query(query))]
+        response = await self._client.query_points(
+            name,
+            prefetch=[models.Prefetch(query=vector, using=using, filter=where, limit=depth) for using, vector in lists],
+            query=models.RrfQuery(
+                rrf=models.Rrf(k=query.fusion.k, weights=[query.fusion.dense_weight, query.fusion.sparse_weight])
+            ),
+            limit=limit,
+            with_payload=True,
+            with_vectors=False,
+        )
+        return response.points
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def vectors_of(dimensions: int, distance: models.Distance, sparse: bool) -> dict[str, Any]:
+    """Return the client's parameters for a collection's vectors."""
+    vectors: dict[str, Any] = {"vectors_config": {DENSE: models.VectorParams(size=dimensions, distance=distance)}}
+    if sparse:
+        vectors["sparse_vectors_config"] = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    return vectors
+
+
+def sparse_query(query: Query) -> models.SparseVector:
+    """Return a query's sparse vector as the client takes it."""
+    assert query.sparse is not None
+    return models.SparseVector(indices=list(query.sparse.indices), values=list(query.sparse.values))
 
 
 def described(info: models.CollectionInfo, indexes: dict[str, str] | None) -> Described:
     """Return what matters of the client's description of a collection."""
     vectors = info.config.params.vectors
     dense = vectors.get(DENSE) if isinstance(vectors, dict) else None
+    sparse = (info.config.params.sparse_vectors or {}).get(SPARSE)
     return Described(
         metadata=info.config.metadata,
         dimensions=dense.size if dense else None,
         distance=dense.distance.value.lower() if dense else None,
         indexes=indexes,
+        sparse=sparse is not None and sparse.modifier == models.Modifier.IDF,
     )

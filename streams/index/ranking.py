@@ -7,7 +7,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from streams.ports import Hit, Query
+from streams.ports import Fusion, Hit, Query
 
 _SMALLEST_WEIGHT = 1e-6
 
@@ -65,6 +65,18 @@ def ranked(raw: Sequence[Hit], limit: int) -> tuple[list[Hit], bool]:
     worst_seen = raw[-1].score
     settled = len(best) == limit and (best[-1].score <= worst_seen if ascending else best[-1].score >= worst_seen)
     return best, not settled
+
+
+def fused(dense: Sequence[Hit], sparse: Sequence[Hit], fusion: Fusion) -> list[Hit]:
+    """Return two lists (best first) as one by reciprocal rank fusion, as Qdrant does it: `Fusion` says how. Ties: dense first."""
+    scores: dict[str, float] = {}
+    by_id: dict[str, Hit] = {}
+    for hits, weight in ((dense, fusion.dense_weight), (sparse, fusion.sparse_weight)):
+        for rank, hit in enumerate(hits[: fusion.depth], start=1):
+            scores[hit.chunk_id] = scores.get(hit.chunk_id, 0.0) + 1 / (rank / weight + fusion.k - 1)
+            by_id.setdefault(hit.chunk_id, hit)
+    best = sorted(scores, key=lambda chunk_id: -scores[chunk_id])
+    return [Hit(chunk_id, scores[chunk_id], by_id[chunk_id].payload) for chunk_id in best]
 
 
 def _weighed(hit: Hit, ascending: bool) -> float:

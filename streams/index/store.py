@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from qdrant_client import models
 
-from streams.ports import Vector
+from streams.ports import Query, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Described:
     dimensions: int | None
     distance: str | None
     indexes: dict[str, str] | None = field(default=None)
+    sparse: bool = False
+    """Whether points may have a sparse vector, weighed by how rare its words are."""
 
 
 class Store(Protocol):
@@ -39,8 +41,10 @@ class Store(Protocol):
         """Return a collection as it is, or None where there is none."""
         ...
 
-    async def create(self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any]) -> None:
-        """Create a collection with one named dense vector. Raises when it exists."""
+    async def create(
+        self, name: str, dimensions: int, distance: models.Distance, metadata: dict[str, Any], sparse: bool = False
+    ) -> None:
+        """Create a collection with one named dense vector and, if asked, one named sparse vector. Raises when it exists."""
         ...
 
     async def index_field(self, name: str, field_name: str, schema: models.PayloadFieldSchema) -> None:
@@ -73,6 +77,10 @@ class Store(Protocol):
 
     async def query(self, name: str, vector: Vector, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
         """Return the nearest points of the dense vector, best first, with payloads."""
+        ...
+
+    async def hybrid(self, name: str, query: Query, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
+        """Return the best of the dense and the sparse list fused, best first, with payloads. `where` holds within both lists."""
         ...
 
     async def close(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from chunking.manifest import Manifest
 from schemas.chunk_changes import ChunkChanges, ChunkRecord
-from streams.ports import IndexPlan, NewPoint, StoredPoint, Vector
+from streams.ports import IndexPlan, NewPoint, SparseVector, StoredPoint, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,13 @@ def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
 
 
 def leftovers(changes: ChunkChanges, there: Mapping[str, StoredPoint], newest: Manifest | None) -> tuple[str, ...]:
-    """Return ids that the index holds of this document and the last part of a complete record does not name."""
+    """Return ids that the index holds of this document, not from a newer revision, and that this last part does not name."""
     keep = {record.chunk_id for record in (*changes.added, *changes.updated)} | set(changes.kept)
     if newest is not None and overtaken(changes, newest):
         keep |= set(newest.chunk_ids)
-    return tuple(chunk_id for chunk_id in there if chunk_id not in keep)
+    return tuple(
+        chunk_id for chunk_id, point in there.items() if chunk_id not in keep and point.payload["revision"] <= changes.revision
+    )
 
 
 def needs_vector(record: ChunkRecord, there: Mapping[str, StoredPoint]) -> bool:
@@ -62,8 +65,9 @@ def plan_index(
     remove: tuple[str, ...],
     there: Mapping[str, StoredPoint],
     vectors: Mapping[str, Vector],
+    sparse: Mapping[str, SparseVector] = MappingProxyType({}),
 ) -> IndexPlan:
-    """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for.
+    """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for, `sparse` likewise.
 
     A point that is there with the right vector gets a payload write at most; a point that is there and right gets nothing.
     """
@@ -77,7 +81,7 @@ def plan_index(
         }
         point = there.get(record.chunk_id)
         if needs_vector(record, there):
-            upserts.append(NewPoint(record.chunk_id, vectors[record.embed_hash], payload))
+            upserts.append(NewPoint(record.chunk_id, vectors[record.embed_hash], payload, sparse.get(record.embed_hash)))
         elif point is None:
             upserts.append(NewPoint(record.chunk_id, None, payload))
         elif (point.payload.get("payload_hash"), point.payload.get("order_key")) != (record.payload_hash, record.order_key):

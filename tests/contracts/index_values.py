@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from streams.ports import CollectionSpec, IndexPlan, NewPoint, Query, StoredPoint, Vector, VectorIndex
+from streams.ports import CollectionSpec, IndexPlan, NewPoint, Query, SparseVector, StoredPoint, Vector, VectorIndex
 
 DIMENSIONS = 4
 SPEC = CollectionSpec("cms-v1-0a1b2c3d", "f" * 64, "hashing/4 cosine", DIMENSIONS, "cosine")
+
+
+HYBRID = replace(SPEC, sparse_spec="words/1")
+
+
+def words(*indices: int, value: float = 1.0) -> SparseVector:
+    """Return a sparse vector with one value at each index."""
+    return SparseVector(indices, (value,) * len(indices))
 
 
 def chunk_id(name: str) -> str:
@@ -92,3 +101,4 @@ def same(left: Mapping[str, StoredPoint], right: Mapping[str, StoredPoint]) -> N
         assert (stored.vector is None) == (other.vector is None)
         if stored.vector is not None and other.vector is not None:
             np.testing.assert_allclose(stored.vector, other.vector, atol=1e-6)
+        assert stored.sparse == other.sparse
