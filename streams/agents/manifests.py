@@ -40,7 +40,7 @@ class Manifests:
         await self.table.put(key, manifest.to_bytes())
 
     async def suspect(self, key: bytes, upto: int) -> Manifest | None:
-        """Mark a manifest as more than the index may hold, so that the document's next event compares with the index itself.
+        """Mark a manifest as not what the index holds, so that the document's next record compares with the index itself.
 
         Returns the manifest as it stands. One that a revision above `upto` has changed since is left alone: it may be right.
         """
@@ -50,6 +50,13 @@ class Manifests:
                 manifest = replace(manifest, suspect=True)
                 await self.put(key, manifest)
             return manifest
+
+    async def trust(self, key: bytes, changed: int) -> None:
+        """Take the mark off again, if it is still on the manifest that revision `changed` made: the index holds just that now."""
+        async with self.lock(key):
+            manifest = self.get(key)
+            if manifest is not None and manifest.suspect and manifest.changed == changed:
+                await self.put(key, replace(manifest, suspect=False))
 
     @asynccontextmanager
     async def lock(self, key: bytes) -> AsyncIterator[None]:

@@ -74,6 +74,7 @@ class Member:
         self.indexer = IndexerAgent(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
         if not self.table and self.world.logs[CHANGES, self.partition]:
             self.chunker.compare_until[self.partition] = len(self.world.logs[NAMES.parsed, self.partition])
+            self.indexer.compare_until[self.partition] = len(self.world.logs[CHANGES, self.partition])
         self.runners = [
             KeyedRunner(self, NAMES.parsed, self.chunker.handle),
             BatchRunner(self, CHANGES, self.indexer.handle),
