@@ -7,7 +7,7 @@ the pair fits. There is no scan order, so nothing cascades: an edit changes the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 NO_WALL = 99
 """A rank above all ranks."""
@@ -16,39 +16,40 @@ _NEAR = 12
 _FAR = 200
 
 
-def merge_order(text: str, starts: Sequence[int], ranks: Sequence[int]) -> list[int]:
+def merge_order(text: str, starts: Sequence[int], end: int, ranks: Sequence[int]) -> list[int]:
     """Return the boundaries 1..n-1 in the order in which they merge: by rank, then by the hash of the text behind.
 
-    The first visible characters decide, more of them only between equals, so that a change further on in a block leaves the order
-    alone. What is equal in all of them merges from the left.
+    The first visible characters of an atom decide, more of them only between equals, so that a change further on leaves the order
+    alone, and what stands behind the atom has no say. What is equal in all of them merges from the left. `end`: of the last atom.
     """
     count = len(starts)
     near: dict[str, int] = {}
+    ends = [*starts[1:], end]
     keys = [0] * count
     for index in range(1, count):
-        head = _head(text, starts[index], 4 * _NEAR)[:_NEAR]
+        head = _head(text, starts[index], min(ends[index], starts[index] + 4 * _NEAR))[:_NEAR]
         key = near.get(head)
         if key is None:
             key = near[head] = _hash(head)
         keys[index] = (ranks[index] + 1 << 64) + key
     order = sorted(range(1, count), key=keys.__getitem__)
     if len(near) < count - 1:
-        _settle_ties(order, keys, text, starts)
+        _settle_ties(order, keys, lambda index: _hash(_head(text, starts[index], min(ends[index], starts[index] + _FAR))))
     return order
 
 
-def _settle_ties(order: list[int], keys: list[int], text: str, starts: Sequence[int]) -> None:
-    """Sort each run of equal keys by the hash of more text."""
+def _settle_ties(order: list[int], keys: Sequence[int], finer: Callable[[int], int]) -> None:
+    """Sort each run of boundaries with equal keys by a finer key, then from the left."""
     begin = 0
     for after in range(1, len(order) + 1):
         if after == len(order) or keys[order[after]] != keys[order[begin]]:
             if after - begin > 1:
-                order[begin:after] = sorted(order[begin:after], key=lambda i: (_hash(_head(text, starts[i], _FAR)), i))
+                order[begin:after] = sorted(order[begin:after], key=lambda index: (finer(index), index))
             begin = after
 
 
-def _head(text: str, start: int, reach: int) -> str:
-    return "".join(text[start : start + reach].split())
+def _head(text: str, start: int, end: int) -> str:
+    return "".join(text[start:end].split())
 
 
 def _hash(text: str) -> int:

@@ -140,6 +140,18 @@ def _lone_cluster(job: _Job, start: int, stop: int, target: int, room: int) -> i
     return target
 
 
+def first_within(text: str, starts: Sequence[int], end: int, limit: int, weigh: Weigh) -> int | None:
+    """Return the first of ascending `starts` from which text[start:end] is within `limit`, or None. Counts a few of them only."""
+    low, high = 0, len(starts)
+    while low < high:
+        middle = (low + high) // 2
+        if weigh(text[starts[middle] : end]) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return starts[low] if low < len(starts) else None
+
+
 def head_within(text: str, limit: int, weigh: Weigh) -> str:
     """Return the longest start of `text` found within `limit`, cut between grapheme clusters; blank when nothing fits."""
     if weigh(text) <= limit:

@@ -28,7 +28,8 @@ _CHAPTER_RULES = frozenset(
 _TURN = re.compile(
     r"[“‘「『\"]?(?:[忽这那有]?一[日夜晚天]|[次翌]日|[次翌]晨|第二[天日]|[当是]夜|[当那]晚|过了?[几数两三一]|不觉|光阴|"
     r"却说|且说|话说|再说|只说|单说|单表|话分两头|"
-    r"The next (?:day|morning|evening|night)|(?:One|That) (?:day|morning|evening|night)|(?:Some|Many|A few|Several) (?:days|weeks|months|years) )"
+    r"The next (?:day|morning|evening|night)|(?:One|That) (?:day|morning|evening|night)|"
+    r"(?:Some|Many|A few|Several) (?:days|weeks|months|years) )"
 )
 _VERSE_LINE = 40
 _VERSE_LEAD = re.compile(r"[曰云道诗词歌赋偈][^。！？\n]{0,6}[：:][”’」』\"\s]*$")
@@ -69,7 +70,7 @@ def cut(document: Document, options: ChaptersOptions, budget: Budget) -> list[Pa
     _rank_verse_and_turns(document, atoms)
     chapters = _wall_chapters(document, atoms, options)
     ranks = [atom.rank for atom in atoms]
-    order = merge_order(document.text, [atom.start for atom in atoms], ranks)
+    order = merge_order(document.text, [atom.start for atom in atoms], atoms[-1].end, ranks)
     extras = [atom.repeat.weight if atom.repeat else 0 for atom in atoms]
     cuts = pack_by_strength([atom.weight for atom in atoms], extras, ranks, order, limit, _WALL, whole=heading_rank(6))
     assembler = Assembler(document, CHAPTERS.versioned_name, limit, weigh)

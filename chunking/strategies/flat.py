@@ -16,7 +16,7 @@ from chunking.document import Document, Span
 from chunking.graphemes import cut_after
 from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Overlap, Passage
-from chunking.pieces import Level, Piece, Weigh, pieces, tail_within
+from chunking.pieces import Level, Piece, Weigh, first_within, pieces, tail_within
 from chunking.strategies.base import Budget, Options
 from chunking.strategies.places import Places
 from chunking.strategies.visible import is_blank, is_worthless
@@ -42,9 +42,10 @@ class Windows(Options):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """size, overlap: in units of `weigh`; the overlap is part of the size. hard: nothing is above `hard_limit` by `hard_weigh`.
+    """size, overlap: in units of `weigh`; the overlap is part of the size, and only a single grapheme cluster may be larger.
 
-    whole_parts: an overlap begins at a boundary of the first level or there is none.
+    hard_limit: nothing is above it by `hard_weigh`. whole_parts: an overlap begins at a boundary of the first level, or
+    there is none.
     """
 
     size: int
@@ -99,7 +100,7 @@ class FlatText:
             levels=self.levels,
             rank=rank,
             rule=rule,
-            whole_clusters=weigh is len,
+            whole_clusters=True,
         )
 
     def pack(self, found: Sequence[Piece], *, greedy: bool) -> list[list[Piece]]:
@@ -114,7 +115,7 @@ class FlatText:
         if greedy:
             cuts = pack_greedily(weights, extras, ranks, size, NO_WALL, slacks)
         else:
-            order = merge_order(self.text, [piece.start for piece in found], ranks)
+            order = merge_order(self.text, [piece.start for piece in found], found[-1].end, ranks)
             cuts = pack_by_strength(weights, extras, ranks, order, size, NO_WALL, slacks)
         return [list(found[first:after]) for first, after in zip(cuts, [*cuts[1:], len(found)], strict=True)]
 
@@ -199,12 +200,9 @@ class FlatText:
         window = max(before.start, end - room * (1 if weigh is len else _CHARACTERS_A_TOKEN))
         window = cut_after(self.text, window, before.start)
         for level in self.levels:
-            for stop in level.ends(self.text, window, end)[:-1]:
-                weight = weigh(self.text[stop:end])
-                if weight <= room:
-                    if 3 * weight >= room or self.sizes.whole_parts:
-                        return self._shown(self.text[stop:end])
-                    break
+            stop = first_within(self.text, level.ends(self.text, window, end)[:-1], end, room, weigh)
+            if stop is not None and (self.sizes.whole_parts or 3 * weigh(self.text[stop:end]) >= room):
+                return self._shown(self.text[stop:end])
             if self.sizes.whole_parts:
                 return ""
         return self._shown(tail_within(self.text[window:end], room, weigh))

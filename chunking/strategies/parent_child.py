@@ -11,9 +11,10 @@ from dataclasses import replace
 from pydantic import Field, model_validator
 
 from chunking.document import Document
+from chunking.graphemes import cut_after
 from chunking.outline import outline
 from chunking.passage import Overlap, Passage, Role
-from chunking.pieces import Weigh, tail_within
+from chunking.pieces import Weigh, first_within, tail_within
 from chunking.sentences import sentence_ends
 from chunking.strategies.assemble import Assembler
 from chunking.strategies.atoms import build_atoms
@@ -74,13 +75,12 @@ def _with_overlap(text: str, before: Passage | None, child: Passage, overlap: in
     """Return the child with the last sentences of the one before it, where it repeats nothing yet."""
     if before is None or child.repeat or overlap <= 0:
         return child
-    start = max(before.span.start, child.span.start - 8 * overlap)
-    tail = text[start : child.span.start]
-    begins = [0] if start == before.span.start else []
-    begins += sentence_ends(tail, 0, len(tail))[:-1]
-    said = next((tail[begin:] for begin in begins if weigh(tail[begin:]) <= overlap), None)
-    if said is None:
-        said = tail_within(tail, overlap, weigh)
+    end = child.span.start
+    start = cut_after(text, max(before.span.start, end - 8 * overlap), before.span.start)
+    begins = [start] if start == before.span.start else []
+    begins += sentence_ends(text, start, end)[:-1]
+    begin = first_within(text, begins, end, overlap, weigh)
+    said = text[begin:end] if begin is not None else tail_within(text[start:end], overlap, weigh)
     if is_blank(said) or weigh(said + child.span.of(text)) > limit:
         return child
     return replace(child, repeat=said, overlap=Overlap("SENTENCES"))

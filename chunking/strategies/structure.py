@@ -55,7 +55,7 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     wall = heading_rank(walls) if walls else NO_WALL
     if greedy:
         return pack_greedily(weights, extras, ranks, limit, wall)
-    order = merge_order(text, [atom.start for atom in atoms], ranks)
+    order = merge_order(text, [atom.start for atom in atoms], atoms[-1].end, ranks)
     return pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6))
 
 
