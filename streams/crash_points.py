@@ -1,7 +1,7 @@
 """Crash points: named steps of the order of effects (DESIGN §4) at which a worker can be told to die, for tests/crash/stack.
 
-``DOCDELTA_CRASH_AT=chunker.published:3`` makes `docdelta worker` SIGKILL itself the third time that step is reached: what is left is
-what a power cut at that moment leaves. Only a worker reads the variable, and says so in its log; everywhere else it is ignored.
+``DOCDELTA_CRASH_AT=chunker.published:3`` makes `docdelta worker` SIGKILL itself the third time that step is reached: what is
+left is what a power cut at that moment leaves. Only a worker reads the variable, and says so in its log; elsewhere it is ignored.
 Unarmed, a step costs one look-up in an empty dictionary.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 
 import structlog
 
@@ -35,22 +36,35 @@ STEPS = {
     "offset.passed": "⑥ the offset may advance; it is not committed",
 }
 """Every step, and what is done and not done when it is reached."""
+COMMAND_STEPS = {
+    "rollout.proposed": "rollout ①: the batch is proposed; its topics are not made",
+    "rollout.topics": "rollout ②: its topics are made; nobody builds it",
+    "rollout.building": "rollout ③: workers build it; nobody watches",
+    "rollout.ready": "rollout ④: it passed the gate; it is not served",
+    "switch.claimed": "switch ①: [batches] says that it is served; the alias does not",
+    "switch.pointed": "switch ②: the alias does; it is not read back",
+    "retire.claimed": "retire ①: [batches] says that it is retired; all of it is there",
+    "retire.left": "retire ②: workers have left it; all of it is there",
+    "retire.dropped": "retire ③: its collection is gone; group and topics are there",
+    "retire.group": "retire ④: its group is gone; its topics are there",
+}
+"""Steps of the commands that carry a batch through its life (tests/stack/test_rollout.py)."""
 
 _left: dict[str, int] = {}
 
 
-def arm(order: str) -> None:
+def arm(order: str, steps: Mapping[str, str] = STEPS) -> None:
     """Have this process die as `order` says: ``step:n``; an empty one disarms. UsageError for an unknown step or number."""
     _left.clear()
     if not order:
         return
     step, _, times = order.partition(":")
-    if step not in STEPS:
-        raise UsageError(f"environment variable {VARIABLE}: {step[:60]!r} is no step; one of {', '.join(STEPS)}")
+    if step not in steps:
+        raise UsageError(f"environment variable {VARIABLE}: {step[:60]!r} is no step; one of {', '.join(steps)}")
     if not times.isdecimal() or int(times) < 1:
         raise UsageError(f"environment variable {VARIABLE}: write {step}:n, n from 1, for the n-th time it is reached")
     _left[step] = int(times)
-    log.warning("worker is armed to kill itself", step=step, time=int(times))
+    log.warning("armed to kill itself", step=step, time=int(times))
 
 
 def reached(step: str) -> None:

@@ -204,6 +204,14 @@ class Query:
     fusion: Fusion = Fusion()
 
 
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether optimizers and queues of a collection are at rest, in the index's own words."""
+
+    idle: bool
+    said: str
+
+
 class VectorIndex(Protocol):
     """A vector store with collections and aliases. `collection` is always a concrete name when writing."""
 
@@ -253,6 +261,10 @@ class VectorIndex(Protocol):
 
     async def count(self, collection: str) -> int:
         """Return the exact number of points."""
+        ...
+
+    async def readiness(self, collection: str) -> Readiness:
+        """Return whether the index has nothing left to do for a collection; wakes work that would not begin by itself."""
         ...
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import unified_diff
@@ -15,8 +16,8 @@ from streams.ports import CollectionSpec
 def batch_record(
     policy: ChunkPolicy, policy_yaml: str, state: BatchState, alias: str, now: datetime, note: str = "", generation: int = 1
 ) -> BatchRecord:
-    """Return the record of a batch of `policy`. The collection carries the batch's own name and is never reused: a policy that comes
-    back after its batch was retired is generation 2, and its names end in ``.2``."""
+    """Return the record of a batch of `policy`. The collection carries the batch's own name and is never reused: a policy that
+    comes back after its batch was retired is generation 2, and its names end in ``.2``."""
     embedding = policy.embedding
     name = policy.batch_id if generation == 1 else f"{policy.batch_id}.{generation}"
     return BatchRecord(
@@ -39,9 +40,33 @@ def batch_record(
     )
 
 
-def stem_of(policy: ChunkPolicy) -> str:
-    """Return what a policy's name and version make of its batch ids: they stand for one content for ever."""
-    return f"{policy.name}-v{policy.version}"
+def base_name(batch: BatchRecord) -> str:
+    """Return the batch id without its generation."""
+    return batch.batch.partition(".")[0]
+
+
+def _stem(batch: BatchRecord) -> str:
+    """Return policy and version of a batch: they stand for one content for ever."""
+    return batch.batch.rsplit("-", 1)[0]
+
+
+def generation_of(wanted: BatchRecord, existing: Sequence[BatchRecord]) -> int:
+    """Return how often the names of `wanted` were used before, plus one: collections, groups and topics never get a used name."""
+    return 1 + sum(base_name(batch) == base_name(wanted) for batch in existing)
+
+
+def refuse_other_content(wanted: BatchRecord, existing: Sequence[BatchRecord]) -> None:
+    """Raise NotPrepared, with the difference, when the policy's name and version already stand for other content."""
+    for batch in existing:
+        if _stem(batch) != _stem(wanted) or batch.policy_fingerprint == wanted.policy_fingerprint:
+            continue
+        before, after = batch.policy_yaml.splitlines(), wanted.policy_yaml.splitlines()
+        names = (f"{batch.batch} ({batch.state})", "this file")
+        words = "\n".join(unified_diff(before, after, *names, lineterm="", n=1))
+        raise NotPrepared(
+            f"{_stem(wanted)} already stands for other content; raise the policy's version and roll it out\n"
+            + (words or "the text is the same: this release cuts otherwise than the one that built it")
+        )
 
 
 def policy_of(batch: BatchRecord) -> ChunkPolicy:
@@ -78,26 +103,16 @@ class InitPlan:
     reason: str
 
 
-def plan_init(wanted: BatchRecord, existing: list[BatchRecord]) -> InitPlan:
+def plan_init(wanted: BatchRecord, existing: Sequence[BatchRecord]) -> InitPlan:
     """Return the plan of a first batch. NotPrepared when its name and version stand for other content, or another one is served."""
     for batch in existing:
-        if batch.batch == wanted.batch and batch.state != "retired":
+        if batch.policy_fingerprint == wanted.policy_fingerprint and batch.state != "retired":
             return InitPlan(None, f"batch {batch.batch} is already {batch.state}; nothing to do")
-    stem = wanted.batch.rsplit("-", 1)[0]
-    for batch in existing:
-        if batch.batch.rsplit("-", 1)[0] == stem:
-            lines = unified_diff(
-                batch.policy_yaml.splitlines(),
-                wanted.policy_yaml.splitlines(),
-                f"{batch.batch} (in use)",
-                "this file",
-                lineterm="",
-                n=1,
-            )
-            raise NotPrepared(
-                f"{stem} already stands for other content; raise the policy's version and roll it out\n" + "\n".join(lines)
-            )
+    refuse_other_content(wanted, existing)
     served = [batch.batch for batch in existing if batch.state == "active"]
     if served:
         raise NotPrepared(f"batch {served[0]} is already served; a further policy is rolled out, not initialised")
+    if (generation := generation_of(wanted, existing)) > 1:
+        name = f"{base_name(wanted)}.{generation}"
+        wanted = wanted.model_copy(update={"batch": name, "collection": name})
     return InitPlan(wanted, f"batch {wanted.batch} becomes the first one")

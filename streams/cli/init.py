@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.codec import encode
+from streams.batches.ledger import clerk_of, read_ledger
 from streams.batches.record import batch_record, plan_init
 from streams.cli import options
 from streams.cli.exits import OK
@@ -31,12 +31,12 @@ def init(
 
     Example:  docdelta init --policy default && docdelta worker
     """
-    from streams.reading.batches import read_batches
-
     settings = options.invocation(context).settings()
     chosen = read_policy(policy)
     wanted = batch_record(chosen.policy, chosen.text, "active", settings.qdrant.alias, datetime.now(UTC))
-    plan = plan_init(wanted, read_batches(settings))
+    ledger = read_ledger(settings)
+    plan = plan_init(wanted, ledger.in_order())
+    wanted = plan.record or wanted
     if dry_run:
         say(plan.reason)
         return OK
@@ -44,7 +44,7 @@ def init(
     for name in _create_topics(settings, wanted.batch):
         say(f"created {name}")
     if plan.record is not None:
-        _publish(settings, plan.record.batch, encode(plan.record))
+        clerk_of(settings, lambda: datetime.now(UTC)).claim(ledger, plan.record)
     note(plan.reason)
     note(f"collection {wanted.collection}, alias {wanted.alias}, model {wanted.embedding.model}; next: docdelta worker")
     return OK
@@ -57,9 +57,3 @@ def _create_topics(settings: Settings, batch: str) -> list[str]:
     partitions = settings.kafka.partitions
     needed = [*shared_topics(settings.topics, partitions), *batch_topics(settings.topics, batch, partitions)]
     return [topic.name for topic in apply_topics(settings.kafka, needed).create]
-
-
-def _publish(settings: Settings, batch: str, value: bytes) -> None:
-    from streams.kafka.produce import OutRecord, produce_all
-
-    produce_all(settings.kafka, [OutRecord(settings.topics.batches, batch.encode(), value)])

@@ -12,7 +12,7 @@ import numpy as np
 from streams.errors import InvariantBroken, NotPrepared
 from streams.index.points import checked, requests_of, stored_payload
 from streams.index.ranking import fused, ranked, visible
-from streams.ports import CollectionSpec, Hit, IndexPlan, Query, SparseVector, StoredPoint, Vector, VectorIndex
+from streams.ports import CollectionSpec, Hit, IndexPlan, Query, Readiness, SparseVector, StoredPoint, Vector, VectorIndex
 
 _PAGE = 256
 
@@ -137,6 +137,11 @@ class MemoryIndex(VectorIndex):
     async def count(self, collection: str) -> int:
         """Return the number of points."""
         return len(self._read(collection).points)
+
+    async def readiness(self, collection: str) -> Readiness:
+        """Return that there is nothing to wait for."""
+        self._read(collection)
+        return Readiness(True, "in memory, nothing to optimise")
 
     async def close(self) -> None:
         """Keep everything: a test may look at it afterwards."""

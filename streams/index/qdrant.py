@@ -27,7 +27,7 @@ from streams.index.qdrant_local import LocalStore
 from streams.index.qdrant_remote import RemoteStore
 from streams.index.ranking import query_filter, ranked
 from streams.index.store import Described, Store
-from streams.ports import CollectionSpec, Hit, IndexPlan, Query, SparseVector, StoredPoint, Vector, VectorIndex
+from streams.ports import CollectionSpec, Hit, IndexPlan, Query, Readiness, SparseVector, StoredPoint, Vector, VectorIndex
 from streams.settings import QdrantSettings
 
 SCHEMA_NUMBER = 1
@@ -258,6 +258,10 @@ class QdrantIndex(VectorIndex):
     async def count(self, collection: str) -> int:
         """Return the exact number of points."""
         return await self._read("count points", collection, lambda: self.store.count(collection))
+
+    async def readiness(self, collection: str) -> Readiness:
+        """Return whether the collection's optimizers and queue are at rest. NotPrepared where there is none."""
+        return await self._read("ask for optimizers", collection, lambda: self.store.readiness(collection))
 
     async def close(self) -> None:
         """Release files and connections. May be called twice."""

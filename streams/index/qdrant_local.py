@@ -25,7 +25,7 @@ from streams.index.document_map import DocumentMap
 from streams.index.points import DENSE, SPARSE
 from streams.index.qdrant_remote import described, sparse_query, vectors_of
 from streams.index.store import Described
-from streams.ports import Query, Vector
+from streams.ports import Query, Readiness, Vector
 
 Result = TypeVar("Result")
 
@@ -195,6 +195,11 @@ class LocalStore:
             if fetch * 4 > total:
                 break
         return client.query_points(name, query=vector, using=using, query_filter=where, limit=limit).points
+
+    async def readiness(self, name: str) -> Readiness:
+        """Return that there is nothing to wait for: no optimizers here. Raises ValueError where there is no collection."""
+        await self.run(lambda client: self._concrete(client, name))
+        return Readiness(True, "embedded, nothing to optimise")
 
     async def close(self) -> None:
         """Close the files in the owner thread and end it. May be called twice."""

@@ -11,7 +11,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from streams.index.points import DENSE, SPARSE
 from streams.index.store import Described
-from streams.ports import Query, Vector
+from streams.ports import Query, Readiness, Vector
 from streams.settings import QdrantSettings
 
 
@@ -107,6 +107,21 @@ class RemoteStore:
             with_vectors=False,
         )
         return response.points
+
+    async def readiness(self, name: str) -> Readiness:
+        """Return whether the server is done: status green, optimizer ok, nothing queued or deferred.
+
+        After a restart the status can stay `grey` for as long as nobody writes: an empty optimizer update wakes it.
+        """
+        info = await self._client.get_collection(name)
+        if info.status == models.CollectionStatus.GREY:
+            await self._client.update_collection(name, optimizers_config=models.OptimizersConfigDiff())
+        queued = info.update_queue.length if info.update_queue is not None else 0
+        deferred = (info.update_queue.deferred_points or 0) if info.update_queue is not None else 0
+        healthy = info.optimizer_status == models.OptimizersStatusOneOf.OK
+        optimizer = "ok" if healthy else str(info.optimizer_status)
+        said = f"status {info.status.value}, optimizer {optimizer}, queue {queued}, deferred {deferred}"
+        return Readiness(info.status == models.CollectionStatus.GREEN and healthy and not queued and not deferred, said)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from qdrant_client import models
 
-from streams.ports import Query, Vector
+from streams.ports import Query, Readiness, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,10 @@ class Store(Protocol):
 
     async def hybrid(self, name: str, query: Query, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
         """Return the best of the dense and the sparse list fused, best first, with payloads. `where` holds within both lists."""
+        ...
+
+    async def readiness(self, name: str) -> Readiness:
+        """Return whether optimizers and update queue of a collection are at rest. Wakes those that wait for a write."""
         ...
 
     async def close(self) -> None:

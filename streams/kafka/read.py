@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import CancelledError
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -24,8 +24,12 @@ _STALLED_SECONDS = 30.0
 _QUEUED_FETCHES = 4
 
 
-def read_topic(settings: KafkaSettings, topic: str, key: bytes | None = None) -> Iterator[InRecord]:
+def read_topic(
+    settings: KafkaSettings, topic: str, key: bytes | None = None, begin: Mapping[int, int] | None = None
+) -> Iterator[InRecord]:
     """Yield the topic's records from the beginning up to the end as it is when called; of one key when `key` is given.
+
+    `begin`: offset by partition to begin at instead.
 
     In order within a partition; tombstones included, compaction not undone: the last record of a key is the one that counts.
     NotPrepared when the topic is missing; NotReachable when nothing comes for 30 s.
@@ -34,16 +38,18 @@ def read_topic(settings: KafkaSettings, topic: str, key: bytes | None = None) ->
     if key is not None:
         only = partition_of(key, len(ends))
         ends = {only: ends[only]}
-    return _up_to(settings, topic, ends, key)
+    return _up_to(settings, topic, ends, key, begin or {})
 
 
-def _up_to(settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None) -> Iterator[InRecord]:
-    unread = {partition for partition, end in ends.items() if end > 0}
+def _up_to(
+    settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None, begin: Mapping[int, int]
+) -> Iterator[InRecord]:
+    unread = {partition for partition, end in ends.items() if end > begin.get(partition, 0)}
     if not unread:
         return
     consumer = make_consumer(settings)
     try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(unread)])
+        consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0)) for partition in sorted(unread)])
         last_news = time.monotonic()
         while unread:
             for message in consumer.consume(_FETCH, timeout=_POLL_SECONDS):
