@@ -30,7 +30,7 @@ from streams.batches.pace import LaneEmbedder, Lanes, Pace
 from streams.batches.record import collection_spec, policy_of
 from streams.content_refs import ContentRefs
 from streams.embedders import open_embedder
-from streams.errors import InvariantBroken, NotPrepared, UsageError
+from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.faustio.app import SafeApp
 from streams.faustio.lifecycle import OnCrash, start_app, stop_app
 from streams.faustio.readiness import wait_ready
@@ -140,7 +140,9 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         drain = self._settings.worker.drain_seconds
-        await asyncio.gather(*(stop_app(app, drain) for app in self._apps.values()), return_exceptions=True)
+        stopped = await asyncio.gather(*(stop_app(app, drain) for app in self._apps.values()), return_exceptions=True)
+        if self.failure is None and not all(done is True for done in stopped):
+            self.failure = Unavailable("the broker did not answer while stopping; what was not committed comes again")
         if self._pool is not None:
             await self._pool.close()
         if self._index is not None and self._shared_index is None:
