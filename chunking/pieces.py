@@ -15,6 +15,7 @@ from chunking.sentences import Ends
 Weigh = Callable[[str], int]
 
 GRAPHEME_RANK = 0
+_NEVER_FIRST = frozenset("，。！？；：、”’）》】」』…,.!?;:)]}")
 
 
 class Level(NamedTuple):
@@ -122,9 +123,27 @@ def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -
             larger = cut_before(job.text, min(end, start + int((stop - start) * room / measured * fill)), stop)
             if larger > stop and (again := job.weigh(job.text[start:larger])) <= room:
                 stop, measured = larger, again
+        better = _without_orphans(job.text, start, stop, end)
+        if better != stop and (again := job.weigh(job.text[start:better])) <= room:
+            stop, measured = better, again
         job.found.append(Piece(start, stop, measured, rank, rule))
         characters_each = (stop - start) / max(1, measured)
         start, rank, rule = stop, GRAPHEME_RANK, "grapheme"
+
+
+def _without_orphans(text: str, start: int, stop: int, end: int) -> int:
+    """Return a cut near `stop` before which few blanks are kept and behind which no closing mark begins, where there is one."""
+    if stop >= end:
+        return stop
+    after = stop
+    while after < min(end, stop + 4) and text[after] in " \t\u3000":
+        after += 1
+    if after > stop:
+        return cut_before(text, after, stop)
+    back = stop
+    while text[back] in _NEVER_FIRST and back - 1 > start and stop - back < 4:
+        back -= 1
+    return cut_before(text, back, start) if back < stop and text[back] not in _NEVER_FIRST else stop
 
 
 def _border(text: str, start: int, position: int, end: int) -> int:

@@ -38,6 +38,7 @@ CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends)
 CELLS = (Level(SEMICOLON, "cell", cell_ends), *PROSE)
 
 _LEAD_IN = re.compile(r"[:：][*_`”’\"')）\s]*\Z")
+_MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)、．]|[（(]\S{1,4}[）)])\s*")
 _TABLE = frozenset((BlockKind.CAPTION, BlockKind.TABLE_HEADER, BlockKind.TABLE_ROW))
 _LED = _TABLE | {BlockKind.LIST_ITEM, BlockKind.CODE, BlockKind.QUOTE}
 _ANCESTORS = 3
@@ -296,7 +297,8 @@ class _Builder:
         for item in nested:
             span = self.blocks[item].span
             line = self.text[span.start : span.end].split("\n", 1)[0].rstrip()
-            line = head_within(line, max(0, room - 1), self.weigh)
+            if self.weigh(line + "\n") > room:
+                line = head_within(_MARKER.sub("", line), max(0, room - 1), self.weigh)
             if line.strip():
                 said += line + "\n"
                 room -= self.weigh(line + "\n")
