@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,17 +29,23 @@ def search(
     language: Annotated[
         list[str] | None, typer.Option("--language", help="Only documents of this language tag.", show_default=False)
     ] = None,
+    mode: Annotated[
+        Literal["dense", "hybrid"] | None,
+        typer.Option(
+            "--mode", help="By meaning, or by meaning and words. Default: what the policy is made for.", show_default=False
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Find the passages nearest in meaning, with what a citation needs. Goes through the alias, so it reads the batch being served.
 
     Example:  docdelta search "how long do refunds take" --tenant acme
 
-    Example:  docdelta search "退款需要多久" --tenant acme -k 3 --neighbours 1 --json
+    Example:  docdelta search "退款需要多久" --tenant acme -k 3 --neighbours 1 --mode hybrid --json
     """
     invocation = options.invocation(context)
     groups = tuple(group) if group else None
-    question = Question(tenant_of(tenant, invocation), query, limit, neighbours, groups, tuple(language or ()))
+    question = Question(tenant_of(tenant, invocation), query, limit, neighbours, groups, tuple(language or ()), mode)
     found = asyncio.run(_ask(invocation.settings(), question))
     if json:
         print_json({"query": query, "tenant_id": question.tenant_id, "hits": [hit.as_json() for hit in found]})

@@ -6,14 +6,15 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from chunking.policy import Embedding
 from streams.errors import NotPrepared, UsageError
 from streams.index.reading import neighbours as read_neighbours
 from streams.index.reading import ordinal as read_ordinal
-from streams.ports import CollectionSpec, Embedder, Query, StoredPoint, VectorIndex
+from streams.ports import CollectionSpec, Embedder, Hit, Query, StoredPoint, Vector, VectorIndex
 
+Mode = Literal["dense", "hybrid"]
 MAX_HITS = 1_000
 MAX_NEIGHBOURS = 50
 
@@ -76,7 +77,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, by whom. `groups` None: no check of readers' groups is asked for."""
+    """What is asked, by whom. `groups` None: no check of readers' groups is asked for.
+
+    mode: by meaning alone (dense), or by meaning and words (hybrid); None: hybrid where the policy has sparse vectors.
+    """
 
     tenant_id: str
     text: str
@@ -84,6 +88,7 @@ class Question:
     neighbours: int = 0
     groups: tuple[str, ...] | None = None
     languages: tuple[str, ...] = ()
+    mode: Mode | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -109,9 +114,14 @@ async def served(index: VectorIndex, alias: str) -> Served:
     collection = await index.alias_target(alias)
     if collection is None:
         raise NotPrepared(f"alias {alias!r} points at no collection yet: run docdelta init and a worker, and give it a moment")
+    return await searchable(index, collection, alias)
+
+
+async def searchable(index: VectorIndex, collection: str, alias: str = "") -> Served:
+    """Return what a collection says made it. Raises NotPrepared where there is none."""
     spec = await index.collection_spec(collection)
     if spec is None:
-        raise NotPrepared(f"collection {collection} does not say what made it; it was not created by docdelta")
+        raise NotPrepared(f"collection {collection} does not exist; docdelta batches lists what there is")
     return Served(alias, collection, spec, embedding_of(spec.embedding_spec))
 
 
@@ -135,10 +145,31 @@ async def search(index: VectorIndex, open_embedder: Callable[[Embedding], Embedd
     target = await served(index, alias)
     embedder = await asyncio.to_thread(open_embedder, target.embedding)
     (vector,) = await embedder.embed([target.embedding.query_prefix + question.text])
-    query = Query(question.tenant_id, vector, question.limit, question.groups, question.languages)
-    hits = await index.search(target.collection, query)
+    hits = await best_hits(index, target, question, vector)
     found = (_found(index, target.collection, hit.score, hit.payload, question.neighbours) for hit in hits)
     return list(await asyncio.gather(*found))
+
+
+def mode_of(target: Served, asked: Mode | None) -> Mode:
+    """Return how a collection is searched. NotPrepared when a hybrid search is asked of one without sparse vectors."""
+    if asked == "hybrid" and not target.spec.sparse_spec:
+        raise NotPrepared(
+            f"collection {target.collection} has no sparse vectors, so it can't be searched by words: "
+            "add `sparse: {}` to a new version of its policy and roll it out, or ask with --mode dense"
+        )
+    return asked or ("hybrid" if target.spec.sparse_spec else "dense")
+
+
+async def best_hits(index: VectorIndex, target: Served, question: Question, vector: Vector) -> list[Hit]:
+    """Return the hits of a question whose dense vector is known, best first."""
+    sparse = None
+    if mode_of(target, question.mode) == "hybrid":
+        from streams.embedders.sparse import open_sparse
+
+        embedder = await asyncio.to_thread(open_sparse, target.spec.sparse_spec)
+        sparse = await embedder.query(question.text) if embedder else None
+    query = Query(question.tenant_id, vector, question.limit, question.groups, question.languages, sparse)
+    return await index.search(target.collection, query)
 
 
 async def _found(index: VectorIndex, collection: str, score: float, payload: Mapping[str, Any], count: int) -> Found:

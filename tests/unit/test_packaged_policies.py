@@ -40,8 +40,8 @@ def chunks_of(path: str, data: bytes, said: FileMetadata, policy: ChunkPolicy) -
     return chunk(document_of(path, data, said), provenance, policy, counter(policy.limits.tokenizer))
 
 
-def test_the_five_policies_are_there() -> None:
-    assert set(POLICIES) == {"default", "policy-documents", "narrative", "manuals-parent-child", "faq-sentences"}
+def test_the_policies_are_there() -> None:
+    assert set(POLICIES) == {"default", "policy-documents", "narrative", "manuals-parent-child", "faq-sentences", "hybrid"}
 
 
 @pytest.mark.parametrize("name", POLICIES)
