@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from chunking.chunk import Chunk
 from streams.cli import options
 from streams.cli.output import note, print_json_line, stdout, table
 from streams.cli.policies import DEFAULT_POLICY, read_policy
 from streams.cli.preview import PREVIEW_TENANT, FileFacts, chunk_json, chunks_of, one_line, read_document
+
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+"""Colours of sections, in turn."""
 
 
 def chunk(
@@ -23,6 +29,7 @@ def chunk(
     language: options.Language = "",
     kind: options.Kind = "",
     label: options.Labels = None,
+    view: Annotated[bool, typer.Option("--view", help="Show the chunks' whole text, coloured by section, sizes beside.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show the chunks that a policy makes of a file. Needs no broker and no model.
@@ -30,6 +37,8 @@ def chunk(
     With --json: one object a line, one line a chunk. Spans are characters of the normalised source.
 
     Example:  docdelta chunk manual.md --policy default
+
+    Example:  docdelta chunk manual.md --view | less -R
 
     Example:  docdelta chunk rules.md --policy my-policy.yaml --kind policy --json | jq .embed_text
     """
@@ -39,6 +48,9 @@ def chunk(
     if json:
         for each in chunks:
             print_json_line(chunk_json(each))
+        return
+    if view:
+        _view(chunks)
         return
     lines = table("#", "chunk", "kind", "role", "tokens", "place", "text", numbers=("#", "tokens"), fold=("text", "place"))
     for each in chunks:
@@ -50,3 +62,15 @@ def chunk(
     total = sum(each.tokens for each in chunks)
     how = f"strategy {picked.strategy.versioned_name} by rule {picked.rule} of {chosen.batch_id}"
     note(f"{len(chunks)} chunks, {total} tokens, {how}")
+
+
+def _view(chunks: Sequence[Chunk]) -> None:
+    """Print every chunk's text between rules; one colour a section, what is repeated in grey."""
+    console = stdout()
+    sections: dict[tuple[str, ...], str] = {}
+    for each in chunks:
+        colour = sections.setdefault(each.heading_path, COLOURS[len(sections) % len(COLOURS)])
+        place = " > ".join(each.heading_path) or "(no heading)"
+        head = f" {each.ordinal}  {each.tokens} tokens  {len(each.text)} characters  {each.role}  {place} {each.clause}"
+        console.print(Text("─" * 3 + head, style=f"bold {colour}"), soft_wrap=True)
+        console.print(Text(each.repeat, style="bright_black") + Text(each.text, style=colour), soft_wrap=True)

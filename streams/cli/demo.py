@@ -44,6 +44,8 @@ def demo(
     """Watch a bilingual sample site travel through Kafka into the index, then edit it and see what each edit costs.
 
     Starts everything on this machine and stops it again; takes a minute or two. Exit code 1 when an edit did not cost what it must.
+
+    Example:  docdelta demo --keep my-demo
     """
     settings = load_settings(invocation(context).config)
     configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)

@@ -150,7 +150,7 @@ def test_help_names_every_command_and_every_exit_code(run: Run) -> None:
     assert all(str(code) in ran.out for code in EXIT_CODES)
 
 
-@pytest.mark.parametrize("command", [name for _, name, _ in COMMANDS if name != "demo"])
+@pytest.mark.parametrize("command", [name for _, name, _ in COMMANDS])
 def test_the_help_of_every_command_teaches_by_example(run: Run, command: str) -> None:
     ran = run(command, "--help") if command != "topics" else run("topics", "apply", "--help")
     assert ran.code == 0
