@@ -143,7 +143,10 @@ def _without_orphans(text: str, start: int, stop: int, end: int) -> int:
     back = stop
     while text[back] in _NEVER_FIRST and back - 1 > start and stop - back < 4:
         back -= 1
-    return cut_before(text, back, start) if back < stop and text[back] not in _NEVER_FIRST else stop
+    if back == stop or text[back] in _NEVER_FIRST:
+        return stop
+    earlier = cut_before(text, back, start)
+    return earlier if earlier > start else stop  # within the first cluster there is no cut
 
 
 def _border(text: str, start: int, position: int, end: int) -> int:
