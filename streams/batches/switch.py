@@ -40,7 +40,8 @@ class SwitchPlan:
 
     def __str__(self) -> str:
         if self.done:
-            return f"alias {self.alias} points at {self.target.collection} already"
+            by = f" by {self.target.by}" if self.target.by else ""
+            return f"readers of {self.alias} see {self.target.batch} already, since {when(self.target.updated_at)}{by}"
         if self.claim is None:
             return f"batch {self.target.batch} is active, alias {self.alias} still points at {self.alias_target}: it will be moved"
         kept = f"; {self.before.batch} is kept warm" if self.before is not None else ""

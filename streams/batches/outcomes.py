@@ -1,0 +1,62 @@
+"""What became of a batch's documents, as its receipts and dead letters tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from schemas.codec import decode
+from schemas.dead_letter import DeadLetter
+from schemas.receipt import Receipt
+from streams.ports import InRecord
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """The newest receipt of each document in one batch, and what its build cost so far. Fed in offset order."""
+
+    batch: str
+    newest: dict[tuple[str, str], Receipt] = field(default_factory=dict)
+    embedded: int = 0
+    reused: int = 0
+    borrowed: int = 0
+    chunks: int = 0
+    """Added less removed: near the number of chunks, repeats after a crash aside."""
+
+    def take(self, record: InRecord) -> bool:
+        """Take a record of [receipts]. Returns whether it is of this batch."""
+        if not record.value:
+            return False
+        receipt = decode(record.value, Receipt)
+        if receipt.batch != self.batch:
+            return False
+        self.newest[receipt.tenant_id, receipt.document_id] = receipt
+        if receipt.outcome == "indexed":
+            self.embedded += receipt.embedded
+            self.reused += receipt.reused
+            self.borrowed += receipt.borrowed
+            self.chunks += receipt.added - receipt.removed
+        return True
+
+    @property
+    def documents(self) -> int:
+        """Documents that have an outcome."""
+        return len(self.newest)
+
+    def of(self, outcome: str) -> dict[str, str]:
+        """Return the documents whose newest outcome is this one, with the reason. A later, better one has settled the matter."""
+        return {
+            f"{tenant}/{document}": receipt.reason
+            for (tenant, document), receipt in sorted(self.newest.items())
+            if receipt.outcome == outcome
+        }
+
+
+def strays(records: Iterable[InRecord], batch: str) -> tuple[str, ...]:
+    """Return dead letters of a batch that name no document, by their source: no receipt can tell whether they are settled."""
+    places = []
+    for record in records:
+        letter = decode(record.value, DeadLetter) if record.value else None
+        if letter is not None and letter.batch == batch and not letter.document_id:
+            places.append(f"{letter.topic}[{letter.partition}]@{letter.offset}: {letter.reason}")
+    return tuple(places)

@@ -1,0 +1,150 @@
+"""`docdelta rollout`: a new policy beside the one that is served, proven, then switched to in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.batch import BatchRecord
+from streams.batches.gate import Verdict
+from streams.batches.ledger import Ledger, outrun_by
+from streams.batches.progress import follow_build
+from streams.batches.rollout import RolloutPlan, execute_rollout, plan_rollout
+from streams.batches.site import Site
+from streams.batches.switch import execute_switch, plan_switch
+from streams.cli.batch_commands import DryRun, acting_site, confirmed
+from streams.cli.exits import FAILED, OK
+from streams.cli.output import note, say
+from streams.cli.policies import read_policy
+from streams.errors import NotPrepared, UsageError
+
+SAY_SECONDS = 5.0
+"""Into a pipe, progress is a line so often."""
+GATE_SECONDS = 3.0
+"""Between two looks of the gate while it waits."""
+
+
+def rollout(
+    context: typer.Context,
+    policy: Annotated[str, typer.Argument(help="A policy file, or the name of one in deploy/policies.", show_default=False)],
+    golden: Annotated[
+        Path | None, typer.Option("--golden", help="Golden questions: recall must not fall.", show_default=False)
+    ] = None,
+    auto: Annotated[bool, typer.Option("--auto", help="Switch without asking once the gate is passed.")] = False,
+    dry_run: DryRun = False,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="Documents a second a worker may take for the build. Change it with docdelta pace.", min=0.01),
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Give up waiting after so many seconds. 0: never.", min=0)] = 0,
+) -> int:
+    """Build a policy's batch beside the served one, while editors go on; prove it; switch readers to it in one step.
+
+    May be stopped at any point and run again, from any machine: it goes on where the batch stands. Workers pick the batch up by
+    themselves. The old batch is kept warm, so docdelta rollback takes readers back at once.
+
+    Example:  docdelta rollout my-policy.yaml --golden golden.yaml
+    """
+    if golden is not None and not golden.is_file():
+        raise UsageError(f"--golden {golden}: no such file")
+    return asyncio.run(_rollout(context, policy, golden, auto, dry_run, rate, timeout))
+
+
+async def _rollout(
+    context: typer.Context, policy: str, golden: Path | None, auto: bool, dry_run: bool, rate: float | None, patience: float
+) -> int:
+    chosen = read_policy(policy)
+    async with acting_site(context) as site:
+        ledger = await site.ledger()
+        plan = plan_rollout(chosen.policy, chosen.text, ledger, site.alias, datetime.now(UTC), rate)
+        say(str(plan))
+        if plan.done:
+            return await _switch(site, ledger, plan.record.batch, dry_run)
+        if plan.new or dry_run:
+            await _preview(site, plan)
+        if dry_run:
+            return OK
+        ledger = await asyncio.to_thread(execute_rollout, plan, site.clerk, site.launcher, ledger)
+        verdict = await _until_passed(site, ledger.batches[plan.record.batch], golden, patience)
+        say(f"gate of {plan.record.batch}:\n{verdict}")
+        ledger = await site.ledger()
+        if not verdict.passed:
+            note(f"{plan.record.batch} is not switched to, readers stay on {plan.served.batch}; mend it and run the command again")
+            return FAILED
+        ledger = await site.mark_ready(ledger, plan.record.batch, verdict)
+        if not confirmed(f"switch {site.alias} to {plan.record.batch}?", auto):
+            note(f"{plan.record.batch} is ready; switch with: docdelta switch {plan.record.batch}")
+            return OK
+        return await _switch(site, ledger, plan.record.batch, dry_run=False)
+
+
+async def _preview(site: Site, plan: RolloutPlan) -> None:
+    from streams.batches.gather import read_planned
+
+    planned = await asyncio.to_thread(read_planned, site.settings, plan.served.batch)
+    documents = sum(not document.deleted for document in planned.values())
+    found = await site.preview(plan.served, plan.record)
+    for line in found.lines(documents, await _embedding_speed(site, plan.record)):
+        say(line)
+
+
+async def _embedding_speed(site: Site, batch: BatchRecord) -> float | None:
+    """Return chunks a second of the batch's model on this machine, or None where it is not here."""
+    from streams.batches.record import policy_of
+    from streams.embedders import open_embedder
+
+    try:
+        embedder = await asyncio.to_thread(open_embedder, site.settings.embedder, policy_of(batch).embedding)
+    except NotPrepared:
+        return None
+    texts = [f"{number} " + "a passage of the usual length, to see how quick the model is here. " * 6 for number in range(16)]
+    began = time.monotonic()
+    await embedder.embed(texts)
+    return len(texts) / max(time.monotonic() - began, 1e-6)
+
+
+async def _until_passed(site: Site, batch: BatchRecord, golden: Path | None, patience: float) -> Verdict:
+    """Follow the build and return the gate's word: as soon as it passes, can't pass any more, or the time is over."""
+    deadline = time.monotonic() + patience if patience else None
+    said_at, gate_at, said, verdict = 0.0, 0.0, "", None
+    quick = sys.stderr.isatty()
+    async for look in follow_build(site.settings, batch):
+        now = time.monotonic()
+        over = deadline is not None and now > deadline
+        if now - said_at > (1.0 if quick else SAY_SECONDS) and str(look) != said:
+            said, said_at = str(look), now
+            note(f"{batch.batch}: {look}")
+        if over or (not look.left and look.lag <= site.settings.batches.max_lag and now >= gate_at):
+            ledger = await site.ledger()
+            _still_mine(ledger, batch)
+            verdict = await site.gate(ledger.batches[batch.batch], ledger, golden)
+            if verdict.passed or over or not verdict.may_pass:
+                return verdict
+            for line in verdict.lines:
+                if not line.passed:
+                    note(f"{batch.batch} waits: {line}")
+            gate_at = time.monotonic() + GATE_SECONDS
+    raise AssertionError("unreachable: a build is followed without end")
+
+
+def _still_mine(ledger: Ledger, batch: BatchRecord) -> None:
+    """Raise Outrun when another operator has retired the batch meanwhile."""
+    now = ledger.batches.get(batch.batch)
+    if now is None or now.state == "retired":
+        raise outrun_by(now or batch)
+
+
+async def _switch(site: Site, ledger: Ledger, name: str, dry_run: bool) -> int:
+    switch = plan_switch(ledger, name, await site.index.alias_target(site.alias))
+    say(str(switch))
+    if switch.done or dry_run:
+        return OK
+    served = await execute_switch(switch, ledger, site.clerk, site.index)
+    say(f"readers see {served.batch} now; back with: docdelta rollback")
+    return OK
