@@ -105,6 +105,17 @@ class WorkerSettings(_Part):
     drain_seconds: float = Field(default=8, gt=0)
 
 
+class BatchesSettings(_Part):
+    """What the gate of a rollout asks for, and how long a batch that was replaced is kept."""
+
+    max_lag: int = Field(default=100, ge=0)
+    """Records that a batch may be behind when readers are moved to it."""
+    recall_tolerance: float = Field(default=0.02, ge=0, le=1)
+    """How much recall@k on golden questions may be lost against the served batch."""
+    grace_seconds: float = Field(default=86_400, ge=0)
+    """How long a replaced batch is kept warm before `retire` takes it without `--force`."""
+
+
 class Settings(BaseSettings):
     """All settings. Read with `load_settings`."""
 
@@ -117,6 +128,7 @@ class Settings(BaseSettings):
     embedder: EmbedderSettings = EmbedderSettings()
     parser: ParserSettings = ParserSettings()
     worker: WorkerSettings = WorkerSettings()
+    batches: BatchesSettings = BatchesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
