@@ -47,9 +47,9 @@ class ChunkerAgent:
     """Only asked for its limit: text that it would cut is refused here, before anything is planned."""
     poison_attempts: int = 3
     compare_until: dict[int, int] = field(default_factory=dict)
-    """Partition to offset of [parsed]. Records below it are compared with the index itself, whatever their manifest says. To be set to
-    the end offset where the table turns out empty at assignment but [changes] is not (state lost): changes that a predecessor planned
-    with other order keys may still be on their way, and no manifest made meanwhile can know them."""
+    """Partition to offset of [parsed]. Records below it are compared with the index itself, whatever their manifest says. Set it to
+    the end offset where the table turns out empty at assignment but [changes] is not (state lost): changes that a predecessor
+    planned with other order keys may still be on their way, and no manifest made meanwhile can know them."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [parsed]. Raises only Stopping and InvariantBroken."""

@@ -6,11 +6,11 @@ Order of effects for one document, and what a crash in between leaves (a batch o
   ⑤ receipt                                                                  the record comes again, ②-④ find nothing to do
   ⑥ the caller lets the offset advance
 
-A delta that can't be carried out is refused whole: ① manifest marked suspect ② dead letter and receipt ③ the caller goes on. A later
-delta that builds on it finds chunks missing and is refused as well; the next event after the mark compares with the index itself.
+A delta that can't be carried out is refused whole: ① manifest marked suspect ② dead letter and receipt ③ the caller goes on. A
+later delta that builds on it finds chunks missing and is refused as well; the next event after the mark compares with the index.
 
-A delta that a newer one has overtaken writes only what that one keeps, and removes nothing: until the newer one is in, readers have the
-old chunks. What it leaves behind is owed (manifest marked suspect), and the newer one then clears whatever it does not name.
+A delta that a newer one has overtaken writes only what that one keeps, and removes nothing: until the newer one is in, readers
+have the old chunks. What it leaves behind is owed (manifest marked suspect); the newer one clears whatever it does not name.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Item:
 
     @property
     def doubtful(self) -> frozenset[str]:
-        """Chunk ids that must be there already for this record to end its revision, where an earlier record may have been refused."""
+        """Chunk ids that must be there already for this record to end its revision, where an earlier one may have been refused."""
         return frozenset(self.changes.kept) if self.in_doubt else frozenset()
 
     def lacking(self) -> list[ChunkRecord]:
@@ -231,7 +231,7 @@ class IndexerAgent:
                 return None
             except PoisonRecord as error:
                 upto = max(item.changes.revision, item.newest.changed if item.newest else 0)
-                newest = await self.outbox.patience.hold(partial(self.manifests.suspect, item.key, upto), "marking the manifest")
+                newest = await self.manifests.suspect(item.key, upto, self.outbox.patience)
                 reached("indexer.suspect")
                 if newest is None or newest.changed <= upto:
                     return error
@@ -262,7 +262,7 @@ class IndexerAgent:
         """Leave removals to the newest revision that is planned."""
         upto = item.changes.revision
         while True:
-            newest = await self.outbox.patience.hold(partial(self.manifests.suspect, item.key, upto), "marking the manifest")
+            newest = await self.manifests.suspect(item.key, upto, self.outbox.patience)
             if newest is None or newest.suspect:
                 return
             upto = newest.changed
@@ -284,7 +284,7 @@ class IndexerAgent:
             await self.outbox.settle(self.outbox.receipt(about, "stale", reason).model_copy(update={"embedded": embedded}))
             return
         if item.in_doubt:
-            await self.outbox.patience.hold(partial(self.manifests.trust, item.key, changes.revision), "clearing the mark")
+            await self.manifests.trust(item.key, changes.revision, self.outbox.patience)
         changed = changes.chunks_added or changes.chunks_updated or changes.removed
         receipt = (
             self.outbox.receipt(about, "indexed")

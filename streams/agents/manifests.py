@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from chunking.manifest import Manifest
 from streams.errors import InvariantBroken
+from streams.patience import Patience
 from streams.ports import Table
 
 
@@ -39,7 +40,7 @@ class Manifests:
         """Store a manifest; returns when the changelog has it."""
         await self.table.put(key, manifest.to_bytes())
 
-    async def suspect(self, key: bytes, upto: int) -> Manifest | None:
+    async def suspect(self, key: bytes, upto: int, patience: Patience) -> Manifest | None:
         """Mark a manifest as not what the index holds, so that the document's next record compares with the index itself.
 
         Returns the manifest as it stands. One that a revision above `upto` has changed since is left alone: it may be right.
@@ -48,15 +49,19 @@ class Manifests:
             manifest = self.get(key)
             if manifest is not None and manifest.changed <= upto and not manifest.suspect:
                 manifest = replace(manifest, suspect=True)
-                await self.put(key, manifest)
+                await self._put_at_last(key, manifest, patience)
             return manifest
 
-    async def trust(self, key: bytes, changed: int) -> None:
+    async def trust(self, key: bytes, changed: int, patience: Patience) -> None:
         """Take the mark off again, if it is still on the manifest that revision `changed` made: the index holds just that now."""
         async with self.lock(key):
             manifest = self.get(key)
             if manifest is not None and manifest.suspect and manifest.changed == changed:
-                await self.put(key, replace(manifest, suspect=False))
+                await self._put_at_last(key, replace(manifest, suspect=False), patience)
+
+    async def _put_at_last(self, key: bytes, manifest: Manifest, patience: Patience) -> None:
+        # The write alone is repeated: a store may show the value before its changelog has it, and would seem to need none.
+        await patience.hold(lambda: self.put(key, manifest), "marking a manifest")
 
     @asynccontextmanager
     async def lock(self, key: bytes) -> AsyncIterator[None]:

@@ -1,9 +1,9 @@
 """Re-check after a partition changed hands: what its predecessor may still have done is done over. (DESIGN §4)
 
-A worker that lost a partition may not know it yet (a pause, a cut line). For a while it goes on with the records it had in hand, and
-all of these stand at or after the offsets committed when the new owner began. It can't commit any more, but its effects still land:
-an upsert that brings back a removed point, a delete that came between the new owner's look and its write, an old manifest at the end
-of the changelog. No fence sees these. What the new owner does about it, per partition:
+A worker that lost a partition may not know it yet (a pause, a cut line). For a while it goes on with the records it had in hand,
+and all of these stand at or after the offsets committed when the new owner began. It can't commit any more, but its effects still
+land: an upsert that brings back a removed point, a delete between the new owner's look and its write, an old manifest at the end of
+the changelog. No fence sees these. What the new owner does about it, per partition:
 
   ① from assignment until `grace` is over, commit nothing; keep the records of [changes] that were handled, and the keys of all
   ② when `grace` is over, take no new records and let those in work end
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[bytes], changes: Sequence[InRecord]) -> None:
     """Do over what a predecessor may have undone in one batch. Raises only Stopping and InvariantBroken.
 
-    keys: of every record of [parsed] and [changes] handled since assignment. changes: all of [changes] handled since then, in offset
-    order. No record of the partition may be in work meanwhile.
+    keys: of every record of [parsed] and [changes] handled since assignment. changes: all of [changes] handled since then, in
+    offset order. No record of the partition may be in work meanwhile.
     """
     saved = 0
     for key in dict.fromkeys(keys):

@@ -80,7 +80,8 @@ def plan_changes(
     after = replace(after, event_id=parsed.event_id, changed=parsed.revision)
     if before is not None and delta.empty and not complete:
         return Planned((), replace(after, changed=before.changed), delta)
-    return Planned(tuple(_parts(parsed, delta, _all_named(chunks, after, delta) if complete else delta, batch, complete)), after, delta)
+    named = _all_named(chunks, after, delta) if complete else delta
+    return Planned(tuple(_parts(parsed, delta, named, batch, complete)), after, delta)
 
 
 def _all_named(chunks: Sequence[Chunk], after: Manifest, delta: Delta) -> Delta:
@@ -104,8 +105,8 @@ def manifest_of_points(payloads: Sequence[Mapping[str, Any]]) -> Manifest | None
 
 
 def _parts(parsed: ParsedDocument, delta: Delta, named: Delta, batch: str, complete: bool) -> Iterator[ChunkChanges]:
-    """Give what is named in records of bounded size, with the totals of the delta. The last one says what is removed and names every
-    chunk that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
+    """Give what is named in records of bounded size, with the totals of the delta. The last one says what is removed and names
+    every chunk that stays: it must be enough by itself, since a crash may leave the earlier parts acknowledged."""
     pieces = list(_bounded(named))
     earlier = [record.chunk_id for piece in pieces[:-1] for records in piece for record in records]
     kept = (*named.kept, *earlier)

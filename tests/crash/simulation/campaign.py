@@ -6,26 +6,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.crash.simulation.histories import History, history_of
+from tests.crash.simulation.member import Parts
 from tests.crash.simulation.scheduler import Simulation
-from tests.crash.simulation.shrinking import Arrange
+
+Bend = Callable[[History], History]
 
 
 def first_failure(
-    seeds: range, arrange: Arrange = None, bend: Callable[[History], History] | None = None, told: Callable[[int], None] | None = None
+    seeds: range, parts: Parts | None = None, bend: Bend | None = None, told: Callable[[int], None] | None = None
 ) -> History | None:
     """Return the first history of `seeds` that does not come to its oracle, or None. `told` hears of every history that is done."""
     for seed in seeds:
         history = history_of(seed)
         if bend is not None:
             history = bend(history)
-        if Simulation(history, arrange).run():
+        if Simulation(history, parts or Parts()).run():
             return history
         if told is not None:
             told(seed)
     return None
 
 
-def only(*faults: str) -> Callable[[History], History]:
+def only(*faults: str) -> Bend:
     """Return a bend that leaves just these faults, at least three times in a history."""
     kept = frozenset(faults)
     return lambda history: replace(history, faults=kept, fault_limit=max(3, history.fault_limit) if kept else 0)

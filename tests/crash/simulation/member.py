@@ -22,7 +22,7 @@ from streams.patience import Patience
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from tests.crash.simulation import documents
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.world import BATCH, BATCHES, CHANGES, COLLECTION, NAMES, PARSER, POLICY, Operation, World
+from tests.crash.simulation.world import BATCH, BATCHES, CHANGES, COLLECTION, NAMES, PARSER, POLICY, Index, Operation, World
 
 EPOCH = datetime(2031, 1, 1, tzinfo=UTC)
 Note = Callable[[Any, str], None]
@@ -37,6 +37,21 @@ class Slot:
     task: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a simulation is made of: the real agents over faithful ports. A mutation is another part."""
+
+    parser: type[ParserAgent] = ParserAgent
+    chunker: type[ChunkerAgent] = ChunkerAgent
+    indexer: type[IndexerAgent] = IndexerAgent
+    keyed: type[KeyedRunner] | None = None
+    log: type[Log] | None = None
+    table: type[Table] | None = None
+    index: type[Index] = Index
+    rechecks: bool = True
+    knows_lost_state: bool = True
+
+
 @dataclass(eq=False)
 class Member:
     """state: owner → (draining →) dead, or owner → zombie → dead. A zombie goes on as if nothing had happened, but can't commit."""
@@ -49,6 +64,7 @@ class Member:
     note: Note
     fail: Callable[[str], None]
     eager_store: bool
+    parts: Parts
     state: str = "owner"
     table: dict[bytes, bytes] = field(default_factory=dict)
     runners: list[Runner] = field(default_factory=list)
@@ -62,21 +78,23 @@ class Member:
 
     def __post_init__(self) -> None:
         self.table = self.world.recovered_table(self.group, self.partition)
-        self.manifests = Manifests(Table(self))
+        table = (self.parts.table or Table)(self)
+        keyed = self.parts.keyed or KeyedRunner
+        self.manifests = Manifests(table)
         if self.group == PARSER:
-            parser = ParserAgent(self.outbox("parser"), Table(self), _parse, _fetch, 1_000_000, poison_attempts=2)
-            self.runners = [KeyedRunner(self, NAMES.documents, parser.handle)]
+            parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2)
+            self.runners = [keyed(self, NAMES.documents, parser.handle)]
             return
-        embedder, index = Embedder(self), IndexPort(self)
-        self.chunker = ChunkerAgent(
-            self.outbox("chunker"), self.manifests, index, COLLECTION, POLICY, documents.token_counter(), embedder, poison_attempts=2
+        embedder, index, counter = Embedder(self), IndexPort(self), documents.token_counter()
+        self.chunker = self.parts.chunker(
+            self.outbox("chunker"), self.manifests, index, COLLECTION, POLICY, counter, embedder, poison_attempts=2
         )
-        self.indexer = IndexerAgent(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
-        if not self.table and self.world.logs[CHANGES, self.partition]:
+        self.indexer = self.parts.indexer(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
+        if self.parts.knows_lost_state and not self.table and self.world.logs[CHANGES, self.partition]:
             self.chunker.compare_until[self.partition] = len(self.world.logs[NAMES.parsed, self.partition])
             self.indexer.compare_until[self.partition] = len(self.world.logs[CHANGES, self.partition])
         self.runners = [
-            KeyedRunner(self, NAMES.parsed, self.chunker.handle),
+            keyed(self, NAMES.parsed, self.chunker.handle),
             BatchRunner(self, CHANGES, self.indexer.handle),
         ]
 
@@ -86,7 +104,7 @@ class Member:
     def outbox(self, stage: Any) -> Outbox:
         """Return the way out of a stage."""
         patience = Patience(self.stopping, first=0.1, longest=1.0, dice=lambda: 0.5)
-        return Outbox(Log(self), NAMES, patience, self._now, stage, "" if stage == "parser" else BATCH)
+        return Outbox((self.parts.log or Log)(self), NAMES, patience, self._now, stage, "" if stage == "parser" else BATCH)
 
     def _now(self) -> datetime:
         return EPOCH + timedelta(milliseconds=next(self.ticks))
@@ -176,7 +194,7 @@ class Runner:
             await self.handle(argument)
         except Stopping:
             return
-        except Exception as error:  # noqa: BLE001: whatever leaves an agent is a finding
+        except Exception as error:  # noqa: BLE001  (whatever leaves an agent is a finding)
             self.member.fail(f"{self.member} {self.topic}: {type(error).__name__} left the agent: {error}")
             return
         for slot in slots:

@@ -48,7 +48,7 @@ class Verdicts:
     bad: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
     """Unembeddable: refused, unless a newer revision overtook it before the embedder saw it."""
-    bad_offsets: list[Event] = field(default_factory=list)
+    garbage: list[Event] = field(default_factory=list)
 
 
 def judge(events: tuple[Event, ...]) -> Verdicts:
@@ -56,7 +56,7 @@ def judge(events: tuple[Event, ...]) -> Verdicts:
     verdicts = Verdicts()
     for event in events:
         if event.kind == "garbage":
-            verdicts.bad_offsets.append(event)
+            verdicts.garbage.append(event)
             continue
         fate = _accept(verdicts.documents[event.key], event)
         getattr(verdicts, fate).add(event.event_id)
@@ -175,7 +175,7 @@ def _outcomes(world: World, verdicts: Verdicts) -> list[str]:
     found += [f"event {event}: a bad event is no dead letter" for event in sorted(verdicts.bad - dead)]
     found += [f"event {event}: no outcome" for event in sorted((verdicts.good | verdicts.bad) - settled - dead)]
     originals = {base64.b64decode(letter.value) for letter in letters if letter.value is not None}
-    found += [f"event {event.event_id}: garbage is no dead letter" for event in verdicts.bad_offsets if event.value not in originals]
+    found += [f"event {e.event_id}: garbage is no dead letter" for e in verdicts.garbage if e.value not in originals]
     for document in verdicts.documents.values():
         last = document.last
         receipt = first.get((last.event_id, BATCH)) if last is not None and last.event_id in verdicts.good else None

@@ -13,10 +13,11 @@ import structlog
 from streams.errors import Unavailable
 from streams.steps import plan_changes
 from tests.crash.simulation.histories import History
-from tests.crash.simulation.member import MEMBER_GROUPS, Member, Runner
-from tests.crash.simulation.oracle import complaints
-from tests.crash.simulation.world import BATCHES, NAMES, PARSER, Operation, World
 from tests.crash.simulation.loop import SimulatedLoop
+from tests.crash.simulation.member import MEMBER_GROUPS, Member, Parts, Runner
+from tests.crash.simulation.oracle import complaints
+from tests.crash.simulation.readers import Readers
+from tests.crash.simulation.world import BATCHES, NAMES, PARSER, Operation, World
 
 STEP_LIMIT = 20_000
 """A history that is not drained by then never will be."""
@@ -25,12 +26,11 @@ REFUSALS = ("429 too many requests", "500 no space left on device", "timeout")
 
 @dataclass
 class Simulation:
-    """Runs one history to its end. `arrange` may bend members and index before they start: that is how mutations are made."""
+    """Runs one history to its end."""
 
     history: History
-    arrange: Callable[[Any], None] | None = None
+    parts: Parts = field(default_factory=Parts)
     tracing: bool = False
-    rechecks: bool = True
     world: World = field(init=False)
     loop: SimulatedLoop = field(default_factory=SimulatedLoop)
     timeline: list[tuple[str, str]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Simulation:
     members: list[Member] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.world = World(self.history.partitions)
+        self.world = World(self.history.partitions, index=self.parts.index())
         self._dice = random.Random(self.history.seed * 7919 + 1)
         self._faults_left = self.history.fault_limit
         self._produced = 0
@@ -46,12 +46,12 @@ class Simulation:
         self._outage: tuple[str, int] | None = None
         self._weights = {kind: self._dice.choice((0.2, 1.0, 4.0)) for kind in ("produce", "commit", "chunk", "index", "timer")}
         self._zombie_life: dict[Member, int] = {}
+        readers = Readers(self.history, self.world, self.failures.append)
+        self.world.index.before_delete = readers.before_delete
 
     def run(self) -> list[str]:
         """Return what is wrong at the end; empty when nothing is."""
         with self.loop.running(), _silence(), _part_size(700 if self.history.small_parts else None):
-            if self.arrange is not None:
-                self.arrange(self)
             for group in MEMBER_GROUPS:
                 for partition in range(self.world.partitions):
                     self._join(group, partition)
@@ -104,9 +104,17 @@ class Simulation:
     def _join(self, group: str, partition: int) -> Member:
         self._generations += 1
         member = Member(
-            self.world, self.loop, group, partition, self._generations, self.note, self.failures.append, self.history.eager_store
+            self.world,
+            self.loop,
+            group,
+            partition,
+            self._generations,
+            self.note,
+            self.failures.append,
+            self.history.eager_store,
+            self.parts,
         )
-        member.in_grace = self.rechecks and bool(self._zombies(group, partition))
+        member.in_grace = self.parts.rechecks and bool(self._zombies(group, partition))
         self.members.append(member)
         self.note(member, f"owns the partition, from {[runner.position for runner in member.runners]}")
         return member
@@ -133,7 +141,7 @@ class Simulation:
         if not operation.complete:
             try:
                 operation.advance()
-            except Exception as error:  # noqa: BLE001: the answer is an error
+            except Exception as error:  # noqa: BLE001  (the answer is an error)
                 self._answer(operation, error)
                 return
             if not operation.complete:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tests.crash.simulation.histories import History
+from tests.crash.simulation.member import Parts
 from tests.crash.simulation.scheduler import Simulation
 
 DICE_TRIES = 40
@@ -27,16 +28,13 @@ class Finding:
         return f"{self.history}\n\nwhat happened:\n{happened}\n\nwhat is wrong:\n{wrong}"
 
 
-Arrange = Callable[[Simulation], None] | None
-
-
-def shrunk(history: History, arrange: Arrange = None) -> Finding:
+def shrunk(history: History, parts: Parts | None = None) -> Finding:
     """Return the shortest failing history that dropping faults and events one by one leads to. `history` must fail."""
     smaller: History | None = history
     while smaller is not None:
         history = smaller
-        smaller = next((found for candidate in _candidates(history) if (found := _failing(candidate, arrange)) is not None), None)
-    simulation = Simulation(history, arrange, tracing=True)
+        smaller = next((found for candidate in _candidates(history) if (found := _failing(candidate, parts)) is not None), None)
+    simulation = Simulation(history, parts or Parts(), tracing=True)
     complaints = simulation.run()
     return Finding(history, tuple(complaints), tuple(simulation.timeline))
 
@@ -60,10 +58,10 @@ def _candidates(history: History) -> Iterator[History]:
             yield replace(history, **{option: False})
 
 
-def _failing(history: History, arrange: Arrange) -> History | None:
+def _failing(history: History, parts: Parts | None) -> History | None:
     """Return the history with dice that make it fail, or None."""
     for offset in range(DICE_TRIES):
         candidate = replace(history, seed=history.seed + offset)
-        if Simulation(candidate, arrange).run():
+        if Simulation(candidate, parts or Parts()).run():
             return candidate
     return None

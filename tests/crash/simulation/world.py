@@ -1,4 +1,4 @@
-"""World: what outlives every worker: the broker's logs, committed offsets and changelogs, the index, and what is under way to them."""
+"""World: what outlives every worker: the broker's logs, offsets and changelogs, the index, and what is under way to them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ class Index:
 
     def __init__(self) -> None:
         self.points: dict[str, tuple[dict[str, Any], Vector | None]] = {}
-        self.fenced = True
-        self.fenced_deletes = True
+        self.before_delete: Callable[[IndexPlan, str], None] = lambda plan, chunk_id: None
 
     def steps(self, plan: IndexPlan) -> list[Callable[[], None]]:
         """Return a plan as single steps in its order. A batch of operations may end between any two of them."""
@@ -71,7 +70,7 @@ class Index:
         return sorted(mine, key=lambda point: int(point.payload["order_key"]))
 
     def _newer(self, chunk_id: str, revision: int) -> bool:
-        return self.fenced and chunk_id in self.points and self.points[chunk_id][0]["revision"] > revision
+        return chunk_id in self.points and self.points[chunk_id][0]["revision"] > revision
 
     def _upsert(self, plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any], vector: Vector | None) -> Callable[[], None]:
         def step() -> None:
@@ -96,8 +95,8 @@ class Index:
 
     def _delete(self, plan: IndexPlan, chunk_id: str) -> Callable[[], None]:
         def step() -> None:
-            if not (self.fenced_deletes and self._newer(chunk_id, plan.revision)):
-                self.points.pop(chunk_id, None)
+            self.before_delete(plan, chunk_id)
+            self.points.pop(chunk_id, None)  # by id alone, as streams/index deletes
 
         return step
 

@@ -1,0 +1,178 @@
+"""Mutations: the agents and their ports with one order of effects broken. The simulator must find every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chunking.manifest import Manifest
+from schemas.parsed_document import ParsedDocument
+from streams.agents.chunk_document import ChunkerAgent
+from streams.agents.index_changes import IndexerAgent
+from streams.errors import Stopping, Unavailable
+from streams.ports import IndexPlan, InRecord
+from streams.steps.plan_changes import Planned
+from streams.steps.plan_index import still_wanted
+from tests.crash.simulation.member import KeyedRunner, Log, Member, Parts, Table
+from tests.crash.simulation.world import Index
+
+
+class TableFirst(ChunkerAgent):
+    """Saves the manifest before its changes are out."""
+
+    async def _publish(self, key: bytes, parsed: ParsedDocument, planned: Planned) -> None:
+        await self.outbox.patience.hold(lambda: self.manifests.put(key, planned.manifest), "saving the manifest")
+        await ChunkerAgent._publish(self, key, parsed, planned)
+
+
+class ForgetsEnds(ChunkerAgent):
+    """Keeps no mark of a deleted document."""
+
+    async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
+        planned = await ChunkerAgent._plan(self, parsed, before, complete)
+        revision = 0 if planned.manifest.deleted else parsed.revision
+        return replace(planned, manifest=replace(planned.manifest, deleted=False, revision=revision))
+
+
+class NeverComplete(ChunkerAgent):
+    """Believes a lost manifest to mean a new document."""
+
+    async def _manifest_from_index(self, parsed: ParsedDocument) -> Manifest | None:
+        return None
+
+    async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
+        return await ChunkerAgent._plan(self, parsed, before, False)
+
+
+class Ungated(IndexerAgent):
+    """Carries out every delta, whatever is planned since."""
+
+    async def _open(self, record: InRecord) -> Any:
+        item = await IndexerAgent._open(self, record)
+        if item is not None:
+            item.newest, item.wanted = None, still_wanted(item.changes, None)
+        return item
+
+
+class UnawaitedLog(Log):
+    """Returns before the broker has the record, as one await of Faust's `topic.send()` does; a lost send is only logged."""
+
+    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+        async def send() -> None:
+            try:
+                await Log.publish(self, topic, key, value)
+            except Unavailable:
+                return
+
+        self._member.start(send())
+
+
+class UnawaitedTable(Table):
+    """Returns before the changelog has the value."""
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        async def send() -> None:
+            try:
+                await Table.put(self, key, value)
+            except Unavailable:
+                return
+
+        self._member.table[key] = value
+        self._member.start(send())
+
+
+class DirtyTable(Table):
+    """A local store on disk, written before its changelog and believed after a crash."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(member)
+        disk: dict[tuple[str, int], dict[bytes, bytes]] = member.world.__dict__.setdefault("disk", {})
+        self._disk = disk.setdefault((member.group, member.partition), {})
+        if member.generation % 2:  # the same machine again
+            member.table.update(self._disk)
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        self._disk[key] = self._member.table[key] = value
+        await Table.put(self, key, value)
+
+
+class NewestAcks(KeyedRunner):
+    """Acknowledges up to the newest record that is done."""
+
+    def acknowledge(self) -> None:
+        done = [slot for slot in self.slots if slot.done]
+        if done:
+            self.acked = max(self.acked, max(slot.record.offset for slot in done) + 1)
+        KeyedRunner.acknowledge(self)
+        self.acked = max([self.acked, *(slot.record.offset + 1 for slot in done)])
+
+
+class AcksStopped(KeyedRunner):
+    """Acknowledges a record whose handler gave up, as Faust does with a raised error."""
+
+    async def _work(self, slots: Any, argument: Any) -> None:
+        handle = self.handle
+
+        async def swallow(record: Any) -> None:
+            try:
+                await handle(record)
+            except Stopping:
+                return
+
+        self.handle = swallow
+        try:
+            await KeyedRunner._work(self, slots, argument)
+        finally:
+            self.handle = handle
+
+
+class Unfenced(Index):
+    """Writes over newer points."""
+
+    def _newer(self, chunk_id: str, revision: int) -> bool:
+        return False
+
+
+class DeletesFirst(Index):
+    """Removes before it writes."""
+
+    def steps(self, plan: IndexPlan) -> list[Callable[[], None]]:
+        steps = super().steps(plan)
+        count = len(plan.deletes)
+        return steps[len(steps) - count :] + steps[: len(steps) - count]
+
+
+class ForgetsDeletes(Index):
+    """Ends a batch of operations before its removals and calls it done."""
+
+    def steps(self, plan: IndexPlan) -> list[Callable[[], None]]:
+        return super().steps(replace(plan, deletes=plan.deletes[:-1])) or [lambda: None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What is broken, and within how many histories it must be found. `faults`: tried with these alone, where it takes them."""
+
+    parts: Parts
+    budget: int = 600
+    faults: tuple[str, ...] = ()
+
+
+MUTATIONS: Mapping[str, Mutation] = {
+    "table-before-outputs": Mutation(Parts(chunker=TableFirst)),
+    "outputs-not-awaited": Mutation(Parts(log=UnawaitedLog)),
+    "table-not-awaited": Mutation(Parts(table=UnawaitedTable)),
+    "local-store-before-changelog-and-believed": Mutation(Parts(table=DirtyTable), 1500, ("crash", "outage")),
+    "acks-out-of-order": Mutation(Parts(keyed=NewestAcks)),
+    "unfinished-records-acknowledged": Mutation(Parts(keyed=AcksStopped)),
+    "no-deleted-mark": Mutation(Parts(chunker=ForgetsEnds), faults=("lose_seen",)),
+    "lost-manifest-taken-for-a-new-document": Mutation(Parts(chunker=NeverComplete, knows_lost_state=False)),
+    "lost-state-forgotten-after-one-record": Mutation(Parts(knows_lost_state=False), 1500, ("lose_manifests",)),
+    "indexer-not-gated-by-manifests": Mutation(Parts(indexer=Ungated), 1500, ("zombie",)),
+    "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False)),
+    "no-fence": Mutation(Parts(index=Unfenced), 2000),
+    "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
+    "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),
+}
+"""Name to what is broken."""
