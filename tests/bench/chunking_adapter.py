@@ -17,7 +17,7 @@ _MARKDOWN = re.compile(r"^(?:#{1,6} |```|~~~)", re.MULTILINE)
 Split = Callable[[str], list[str]]
 
 
-def _splitter(strategy_name: str, size: int, unit: str, options: dict[str, Any]) -> Split:
+def _splitter(strategy_name: str, size: int, unit: str, options: dict[str, Any], parents: bool = False) -> Split:
     from chunking.parsers import parse_document
     from chunking.passage import Role
     from chunking.strategies import STRATEGIES
@@ -32,7 +32,7 @@ def _splitter(strategy_name: str, size: int, unit: str, options: dict[str, Any])
         document = parse_document(text, "text/markdown" if _MARKDOWN.search(text) else "text/plain")
         texts = []
         for passage in strategy.cut(document, chosen, budget):
-            if passage.role is Role.BODY:
+            if passage.role is (Role.PARENT if parents else Role.BODY):
                 body = passage.rendering if passage.rendering is not None else passage.span.of(document.text)
                 texts.append(passage.repeat + body)
         return texts
@@ -42,7 +42,7 @@ def _splitter(strategy_name: str, size: int, unit: str, options: dict[str, Any])
 
 def _register(name: str, strategy: str, options: Callable[[int, str], dict[str, Any]], units: tuple[str, ...]) -> None:
     adapter(name, units=units, note=f"docdelta {strategy}")(
-        lambda size, unit, encoding: _splitter(strategy, size, unit, options(size, unit))
+        lambda size, unit, encoding: _splitter(strategy, size, unit, options(size, unit), name.endswith("-parents"))
     )
 
 
@@ -52,6 +52,25 @@ _register("docdelta-structure-w3", "structure", lambda size, unit: {"walls": 3},
 _register("docdelta-structure-greedy", "structure", lambda size, unit: {"packing": "greedy"}, BOTH)
 _register("docdelta-recursive", "recursive", lambda size, unit: _sized(size, unit, 0), BOTH)
 _register("docdelta-recursive-strength", "recursive", lambda size, unit: {**_sized(size, unit, 0), "packing": "strength"}, BOTH)
+
+
+_register("docdelta-children", "parent_child", lambda size, unit: _nested(size, 0), BOTH)
+_register("docdelta-children-overlap", "parent_child", lambda size, unit: _nested(size, size * 3 // 20), BOTH)
+_register("docdelta-parents", "parent_child", lambda size, unit: _nested(size, 0), BOTH)
+_register("docdelta-chapters", "chapters", lambda size, unit: {"overlap": False}, BOTH)
+_register("docdelta-sentences", "sentences", lambda size, unit: _units(size, unit), BOTH)
+_register("docdelta-sentences-strength", "sentences", lambda size, unit: {**_units(size, unit), "packing": "strength"}, BOTH)
+_register("docdelta-tokens", "tokens", lambda size, unit: {"size": size, "overlap": 0}, ("tokens",))
+_register("docdelta-fixed", "fixed", lambda size, unit: _units(size, unit), BOTH)
+_register("docdelta-semantic", "semantic", lambda size, unit: {}, ("tokens",))
+
+
+def _nested(size: int, overlap: int) -> dict[str, Any]:
+    return {"child_size": size, "parent_size": 4 * size, "overlap": overlap, "above": 0}
+
+
+def _units(size: int, unit: str) -> dict[str, Any]:
+    return {"size": size, "overlap": 0, "unit": "tokens" if unit == "tokens" else "characters"}
 
 
 def _sized(size: int, unit: str, overlap: int) -> dict[str, Any]:
