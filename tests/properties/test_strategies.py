@@ -89,15 +89,15 @@ UNITS = st.sampled_from(["characters", "tokens"])
 PACKINGS = st.sampled_from(["greedy", "strength"])
 OPTIONS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "structure": with_extras(
-        NOTHING, size=st.integers(16, 300), walls=st.integers(0, 6), packing=PACKINGS, tables=st.sampled_from(["rows", "sentences"])
+        NOTHING, size=st.integers(60, 300), walls=st.integers(0, 6), packing=PACKINGS, tables=st.sampled_from(["rows", "sentences"])
     ),
-    "chapters": with_extras(NOTHING, size=st.integers(16, 300), overlap=st.booleans(), min_chapter=st.integers(0, 100)),
+    "chapters": with_extras(NOTHING, size=st.integers(60, 300), overlap=st.booleans(), min_chapter=st.integers(0, 100)),
     "recursive": with_extras(windows(200), unit=UNITS, packing=PACKINGS, separators=st.sampled_from(["zh", "en", "mixed"])),
     "tokens": NOTHING | windows(100),
     "parent_child": st.fixed_dictionaries(
         {
-            "child_size": st.integers(30, 80),
-            "parent_size": st.integers(80, 300),
+            "child_size": st.integers(90, 110),
+            "parent_size": st.integers(110, 300),
             "overlap": st.integers(0, 29),
             "above": st.integers(0, 200),
         }
