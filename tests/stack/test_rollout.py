@@ -1,0 +1,167 @@
+"""Rollouts on Apache Kafka: a policy is built beside the served one while editors, kills and outages go on, and both stay right.
+
+Costs about a minute and a half in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from chunking.policy import ChunkPolicy, load_policy
+from schemas.document_change import DocumentChange
+from streams.crash_points import COMMAND_STEPS
+from streams.kafka.client import cluster_topics, make_admin
+from streams.ports import Query
+from streams.settings import KafkaSettings
+from tests.contracts.qdrant_shim import Fault
+from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
+
+pytestmark = pytest.mark.kafka
+
+SMALLER = POLICY.replace("version: 1", "version: 2").replace("max_tokens: 120", "max_tokens: 60")
+MORE_PAYLOAD = POLICY.replace("version: 1", "version: 3").replace("[owner]", "[owner, topic]")
+KILLED = -9
+
+
+def under(stack: Rig, policy: str) -> Rig:
+    """Return the same installation seen through another policy: its `check` holds that policy's collection."""
+    return replace(stack, policy=load_policy(policy))
+
+
+@dataclass
+class Site:
+    """The editors' side: the newest revision of every document, changed at random."""
+
+    stack: Rig
+    dice: random.Random
+    newest: dict[str, DocumentChange] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+
+    async def publish(self, *changes: DocumentChange) -> None:
+        for change in changes:
+            self.newest[change.document_id] = change
+            self.events.append(change.event_id)
+        await self.stack.send(*changes)
+
+    async def edit(self, count: int) -> None:
+        """Change documents at random: edited, removed, made again, new."""
+        for _ in range(count):
+            document = f"d{self.dice.randrange(len(self.newest) + 1)}"
+            before = self.newest.get(document)
+            revision = before.revision + 1 if before else 1
+            if before is not None and before.op == "upsert" and self.dice.random() < 0.3:
+                await self.publish(delete(document, revision))
+            else:
+                page = a_page(document, sections=self.dice.randrange(1, 5), edit=f" {revision}")
+                await self.publish(upsert(document, revision, page, attributes={"owner": "me", "topic": "t"}))
+
+    async def check(self, *policies: str) -> None:
+        """Wait until every event has its outcome in every batch, then hold each collection against a rebuild under its policy."""
+        for policy in policies:
+            batch = load_policy(policy).batch_id
+            wanted = {change.event_id for change in self.newest.values()}
+            await self.stack.receipts_when(
+                lambda found, batch=batch, wanted=wanted: wanted <= {each.event_id for each in found if each.batch == batch}  # type: ignore[misc]
+            )
+            await under(self.stack, policy).check(self.newest.values())
+
+
+@asynccontextmanager
+async def a_site(kafka: KafkaSettings, folder: Path, prefix: str, seed: int, documents: int = 12) -> AsyncIterator[Site]:
+    """Give an installation with a worker and some documents, and the policies of this module as files."""
+    async with rig(kafka, folder, prefix) as stack:
+        (folder / "v2.yaml").write_text(SMALLER, encoding="utf-8")
+        (folder / "v3.yaml").write_text(MORE_PAYLOAD, encoding="utf-8")
+        site = Site(stack, random.Random(seed))
+        stack.start()
+        await site.publish(*(upsert(f"d{n}", 1, a_page(f"d{n}"), attributes={"owner": "me", "topic": "t"}) for n in range(documents)))
+        await stack.outcomes(site.events)
+        yield site
+
+
+async def served(stack: Rig) -> str | None:
+    return await stack.shim.index.alias_target("docdelta")
+
+
+def batch_of(policy: str) -> str:
+    return load_policy(policy).batch_id
+
+
+async def test_a_policy_is_rolled_out_back_and_out_again_while_editors_go_on(
+    apache_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    """PO-04: live upserts, deletes and re-creations reach both batches; either can be served at any moment until `retire`."""
+    async with a_site(apache_settings, tmp_path, fresh, seed=1) as site:
+        stack = site.stack
+        preview = await stack.docdelta("rollout", "v2.yaml", "--dry-run")
+        assert preview.returncode == 0, preview.stderr
+        assert "sample: 12 of 12 documents" in preview.stdout
+        assert "embedded" in preview.stdout
+        assert batch_of(SMALLER) not in await stack.shim.index.collections()
+
+        rolling = asyncio.create_task(stack.docdelta("rollout", "v2.yaml", "--auto"))
+        while not rolling.done():
+            await site.edit(1)
+            await asyncio.sleep(0.2)  # the editors' pace
+        done = rolling.result()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "docdelta rollback" in done.stdout
+        assert await served(stack) == batch_of(SMALLER)
+        await site.edit(6)
+        await site.check(POLICY, SMALLER)
+
+        back = await stack.docdelta("rollback")
+        assert back.returncode == 0, back.stdout + back.stderr
+        assert await served(stack) == batch_of(POLICY)
+        await site.edit(6)
+        await site.check(POLICY, SMALLER)
+        again = await stack.docdelta("switch", batch_of(SMALLER))
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert await served(stack) == batch_of(SMALLER)
+
+        await retire_leaves_nothing(site)
+        await a_policy_that_comes_back_gets_a_new_name(site)
+        await stack.stop()
+
+
+async def retire_leaves_nothing(site: Site) -> None:
+    """PO-03: the old batch goes only when nothing points at it and its grace period is over, or with force; then all of it goes."""
+    stack, old = site.stack, batch_of(POLICY)
+    for refused in (("retire", batch_of(SMALLER), "--yes", "--force"), ("retire", old, "--yes")):
+        done = await stack.docdelta(*refused)
+        assert done.returncode == 5, done.stdout + done.stderr
+    assert "--force it goes now, and the way back" in done.stderr
+    state = stack.folder / "state-one" / f"{stack.kafka.topic_prefix}-batch-{old}"
+    assert state.is_dir()
+    done = await stack.docdelta("retire", old, "--yes", "--force")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert old not in await stack.shim.index.collections()
+    assert not [topic for topic in cluster_topics(make_admin(stack.kafka)) if old in topic]
+    admin = make_admin(stack.kafka)
+    groups = admin.list_consumer_groups(request_timeout=15).result().valid
+    assert not [group.group_id for group in groups if old in group.group_id]
+    while state.exists():
+        await asyncio.sleep(0.1)
+    assert stack.workers["one"].poll() is None
+
+
+async def a_policy_that_comes_back_gets_a_new_name(site: Site) -> None:
+    stack = site.stack
+    done = await stack.docdelta("rollout", "policy.yaml", "--auto")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert await served(stack) == f"{batch_of(POLICY)}.2"
+    listed = json.loads((await stack.docdelta("batches", "--all", "--json")).stdout)["batches"]
+    assert {row["batch"]: row["state"] for row in listed} == {
+        batch_of(POLICY): "retired",
+        batch_of(SMALLER): "warm",
+        f"{batch_of(POLICY)}.2": "active",
+    }
