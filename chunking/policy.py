@@ -10,7 +10,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -27,6 +28,22 @@ class PolicyError(ValueError):
 
 class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __copy__(self) -> Self:
+        """A copy (`model_copy`) may get other fields, so what was reckoned from these ones stays behind."""
+        return _without_reckoned(super().__copy__())
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return _without_reckoned(super().__deepcopy__(memo))
+
+
+Closed = TypeVar("Closed", bound=_Closed)
+
+
+def _without_reckoned(copied: Closed) -> Closed:
+    for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+        del copied.__dict__[name]
+    return copied
 
 
 class When(_Closed):
@@ -88,7 +105,7 @@ class Embedding(_Closed):
     max_tokens: int | None = Field(default=None, gt=0)
     """The model's own limit where it is known; `limits.max_tokens` may not be above it."""
 
-    @property
+    @cached_property
     def spec(self) -> str:
         """One line that names everything that shapes a vector."""
         return json.dumps([self.model, self.dimensions, self.distance, self.document_prefix, self.query_prefix])
@@ -162,7 +179,7 @@ class ChunkPolicy(_Closed):
             STRATEGIES[rule.use].options(**rule.options)
         return self
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) over all that can move a boundary or change an id or a payload."""
         content = self.model_dump(mode="json")
@@ -180,12 +197,20 @@ class ChunkPolicy(_Closed):
         """``<policy>-v<version>-<fingerprint 8>``."""
         return f"{self.name}-v{self.version}-{self.fingerprint[:8]}"
 
+    @cached_property
+    def _choices(self) -> tuple[Picked, ...]:
+        """What each rule picks."""
+        strategies = [STRATEGIES[rule.use] for rule in self.rules]
+        return tuple(
+            Picked(strategy, strategy.options(**rule.options), rule.name or f"rules.{index}")
+            for index, (rule, strategy) in enumerate(zip(self.rules, strategies, strict=True))
+        )
+
     def pick(self, document: Document) -> Picked:
         """Return the strategy for a document, its options, and which rule chose it."""
-        for index, rule in enumerate(self.rules):
+        for rule, choice in zip(self.rules, self._choices, strict=True):
             if rule.when.matches(document):
-                strategy = STRATEGIES[rule.use]
-                return Picked(strategy, strategy.options(**rule.options), rule.name or f"rules.{index}")
+                return choice
         raise PolicyError(f"policy {self.name}: no rule matches; the last rule must have no `when`")
 
 
