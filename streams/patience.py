@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import structlog
 
+from streams import metrics
 from streams.errors import Stopping, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -30,17 +31,21 @@ class Patience:
 
     async def hold(self, operation: Callable[[], Awaitable[Result]], what: str) -> Result:
         """Return the operation's result, repeating it for as long as it raises Unavailable. Raises Stopping on shutdown."""
-        attempt = 0
-        while True:
-            if self.stopping.is_set():
-                raise Stopping("shutting down", what=what)
-            try:
-                return await operation()
-            except Unavailable as error:
-                attempt += 1
-                seconds = self.delay(attempt, error.retry_after)
-                log.warning("waiting", what=what, attempt=attempt, seconds=round(seconds, 2), reason=str(error))
-            await self.pause(seconds, what)
+        attempt, wait = 0, metrics.Wait(what)
+        try:
+            while True:
+                if self.stopping.is_set():
+                    raise Stopping("shutting down", what=what)
+                try:
+                    return await operation()
+                except Unavailable as error:
+                    attempt += 1
+                    wait.failed(error)
+                    seconds = self.delay(attempt, error.retry_after)
+                    log.warning("waiting", what=what, attempt=attempt, seconds=round(seconds, 2), reason=str(error))
+                await self.pause(seconds, what)
+        finally:
+            wait.over()
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
         """Return seconds to wait after try `attempt` (from 1): never less than the other side asked for."""

@@ -103,6 +103,13 @@ class WorkerSettings(_Part):
     poison_attempts: int = Field(default=3, ge=1, le=20)
     """How often an error of an unknown kind is tried before the record is dead-lettered."""
     drain_seconds: float = Field(default=8, gt=0)
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = Field(default=9464, ge=0, le=65535)
+    """`/metrics`, `/livez` and `/readyz`. 0: off."""
+    lag_seconds: float = Field(default=15, ge=1)
+    """How often lag is read from the broker."""
+    canary_tenant: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")
+    """Tenant of the freshness probe's document. Empty: no probe."""
 
 
 class BatchesSettings(_Part):

@@ -28,6 +28,7 @@ from streams.batch_app import BatchParts, build_batch_app
 from streams.batches.ledger import Ledger
 from streams.batches.pace import LaneEmbedder, Lanes, Pace
 from streams.batches.record import collection_spec, policy_of
+from streams.canary import Canary
 from streams.content_refs import ContentRefs
 from streams.embedders import open_embedder
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
@@ -37,12 +38,15 @@ from streams.faustio.readiness import wait_ready
 from streams.index.qdrant import open_index
 from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
+from streams.lag import watch_lag
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
+from streams.probes import Probes
 from streams.sandbox import ParsePool
 from streams.settings import Settings
 from streams.topics import batch_topics, shared_topics
+from streams.vitals import RebalanceSensor, Vitals
 
 log = structlog.get_logger(__name__)
 PARSER = "parser"
@@ -96,6 +100,9 @@ class Worker:
         self._progress = asyncio.Event()
         self._leave = asyncio.Event()
         self.failure: BaseException | None = None
+        self._knows_batches = False
+        self._vitals = Vitals(lambda: self._apps)
+        self._probes = Probes(self._vitals, self._expected, lambda: self.failure)
 
     async def start(self) -> None:
         """Check what must exist, start the parser app, and follow [batches]. Raises UsageError when something is missing."""
@@ -109,6 +116,25 @@ class Worker:
             refs = ContentRefs(settings.parser.ref_roots, settings.parser.ref_hosts)
             self._host(PARSER, build_parser_app(settings, self._pool, refs, utc_now))
         self._tasks.append(asyncio.create_task(self._guard(self._follow_batches())))
+        await self._start_probes()
+
+    async def _start_probes(self) -> None:
+        """Serve metrics and health, and measure what they show."""
+        worker = self._settings.worker
+        if not worker.metrics_port or not await self._probes.start(worker.metrics_host, worker.metrics_port):
+            return
+        watches = [self._vitals.watch(), watch_lag(self._settings, self._ledger.in_order, worker.lag_seconds)]
+        if worker.canary_tenant and self._index is not None:
+            canary = Canary(self._settings, worker.canary_tenant, self._index, lambda: self._apps.get(PARSER))
+            watches.append(canary.watch())
+        self._tasks += [asyncio.create_task(self._guard(watch)) for watch in watches]
+
+    def _expected(self) -> dict[str, SafeApp | None]:
+        """Return what must be ready before this worker is: the parser app and that of each live batch, where wanted here."""
+        live = [batch.batch for batch in self._ledger.in_order() if batch.state in LIVE_STATES]
+        names = [name for name in (PARSER, *live) if self._wants(name) and name not in self._refused]
+        expected: dict[str, SafeApp | None] = {name: self._apps.get(name) for name in names}
+        return expected if self._knows_batches else {**expected, "of each live batch": None}
 
     async def ready(self, batch: str | None = None) -> None:
         """Return when the parser app (and the app of `batch`) take records. Raises what took the worker down instead."""
@@ -139,6 +165,7 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._probes.stop()
         drain = self._settings.worker.drain_seconds
         stopped = await asyncio.gather(*(stop_app(app, drain) for app in self._apps.values()), return_exceptions=True)
         if self.failure is None and not all(done is True for done in stopped):
@@ -161,6 +188,7 @@ class Worker:
                 self._fail(reason)
 
         self._apps[name] = app
+        app.sensors.add(RebalanceSensor(name))
         self._progress.set()
         self._tasks.append(asyncio.create_task(self._guard(self._start_app(name, app, crashed))))
 
@@ -189,6 +217,7 @@ class Worker:
         reading = asyncio.create_task(self._guard(self._read_batches(follower)))
         try:
             await follower.caught_up.wait()
+            self._knows_batches = True
             while True:
                 self._ledger_moved.clear()
                 for batch in self._ledger.in_order():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Protocol
 
 from chunking.document import Document
@@ -94,10 +95,10 @@ class ParserAgent:
             if decision.outcome is not None:
                 await self.outbox.settle(self.outbox.receipt(_about(change), decision.outcome, decision.reason))
         elif isinstance(decision, ToEnd):
-            await self._pass_on(record.key, encode(end_to_wire(change, self.outbox.now())))
+            await self._pass_on(record.key, encode(end_to_wire(change, self._received_at(record))))
         else:
             try:
-                await self._pass_on(record.key, await self._parsed(change))
+                await self._pass_on(record.key, await self._parsed(change, self._received_at(record)))
             except PoisonRecord as error:
                 await self.outbox.refuse(record, error, _about(change))
                 remember = failed(decision.seen)
@@ -107,9 +108,13 @@ class ParserAgent:
             await self.outbox.patience.hold(lambda: self.seen.put(record.key or b"", value), "remembering what was seen")
             reached("parser.remembered")
 
-    async def _parsed(self, change: DocumentChange) -> bytes:
+    def _received_at(self, record: InRecord) -> datetime:
+        """Return when the event reached [documents]: by the record's own time where it has one, so that the wait there counts."""
+        now = self.outbox.now()
+        return min(now, datetime.fromtimestamp(record.timestamp, now.tzinfo)) if record.timestamp > 0 else now
+
+    async def _parsed(self, change: DocumentChange, received_at: datetime) -> bytes:
         assert change.content is not None
-        received_at = self.outbox.now()
         fetched = None
         if change.content.ref is not None:
             reference = change.content.ref

@@ -14,6 +14,7 @@ from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.receipt import Outcome, Receipt
 from schemas.record import document_key
+from streams import metrics
 from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.patience import Patience
@@ -56,12 +57,14 @@ class Outbox:
         """Publish one outcome and say it in one log line."""
         key = document_key(receipt.tenant_id, receipt.document_id)
         await self.publish(self.topics.receipts, key, encode(receipt))
+        metrics.settled(receipt)
         figures = {name: getattr(receipt, name) for name in ("kept", "added", "updated", "removed", "embedded")}
         log.info(
             "document settled",
             tenant=receipt.tenant_id,
             document=receipt.document_id,
             revision=receipt.revision,
+            event_id=receipt.event_id,
             batch=receipt.batch,
             stage=receipt.stage,
             outcome=receipt.outcome,
@@ -99,6 +102,7 @@ class Outbox:
             slim = letter.model_copy(update={"value": None, "facts": facts})
             await self.publish(self.topics.dead_letters, key, encode(slim))
         reached("refusal.parked")
+        metrics.dead_lettered(self.batch, self.stage)
         log.warning("record refused", topic=record.topic, partition=record.partition, offset=record.offset, reason=str(error))
         if about is not None:
             await self.settle(self.receipt(about, "dead_lettered", error.message))

@@ -97,9 +97,9 @@ class EmbeddedStack:
 
     def _embedded(self, kafka: KafkaSettings) -> Settings:
         qdrant = QdrantSettings(path=self.folder / "index", alias=self._base.qdrant.alias)
-        worker = WorkerSettings(
-            **{**self._base.worker.model_dump(), "state": "memory", "state_dir": self.folder / "state", "batch_seconds": 0.02}
-        )
+        port = self._base.worker.metrics_port if "metrics_port" in self._base.worker.model_fields_set else 0  # only when asked for
+        own = {"state": "memory", "state_dir": self.folder / "state", "batch_seconds": 0.02, "metrics_port": port}
+        worker = WorkerSettings(**{**self._base.worker.model_dump(), **own})
         return self._base.model_copy(update={"kafka": kafka, "qdrant": qdrant, "worker": worker})
 
     def _prepare_topics(self) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from streams import metrics
 from streams.errors import PoisonRecord, Unavailable
 from streams.ports import Vector
 
@@ -97,8 +98,9 @@ class CheckedEmbedder:
         sent = [texts[position] for position in wanted]
         await asyncio.to_thread(self._refuse_too_long, texts, wanted)
         async with self._gate:
-            answer = await self._model.vectors(sent)
-        for position, vector in zip(wanted, checked(answer, len(sent), self.dimensions, self.model), strict=True):
+            with metrics.embedding(len(sent)):
+                answer = checked(await self._model.vectors(sent), len(sent), self.dimensions, self.model)
+        for position, vector in zip(wanted, answer, strict=True):
             found[position] = vector
         return found
 

@@ -39,6 +39,11 @@ class BatchRunner(Runner):
         self._waiting: deque[tuple[Any, Any]] = deque()
         self._changed = asyncio.Event()
 
+    @property
+    def records_in_hand(self) -> int:
+        """Number of records taken and not acknowledged."""
+        return super().records_in_hand + len(self._waiting)
+
     async def run(self, stream: Any) -> None:
         """Take the records of a stream until it ends (then finish what is waiting) or this task is cancelled."""
         groups = asyncio.get_running_loop().create_task(self._run_groups())

@@ -15,6 +15,7 @@ from aiokafka.errors import (
 )
 from faust.exceptions import NotReady, ProducerSendError
 
+from streams import metrics
 from streams.errors import DocdeltaError, InvariantBroken, PoisonRecord, Stopping, Unavailable
 
 ENVELOPE_BYTES = 512
@@ -43,8 +44,9 @@ async def deliver(
     if size > limit:
         raise PoisonRecord("record is over the topic's size limit", topic=topic, bytes=size, limit=limit)
     try:
-        sent: asyncio.Future[Any] = await app.producer.send(topic, key, value, partition, None, None)
-        await asyncio.shield(_confirmed(sent, on_confirmed))
+        with metrics.publishing("record" if on_confirmed is None else "table"):
+            sent: asyncio.Future[Any] = await app.producer.send(topic, key, value, partition, None, None)
+            await asyncio.shield(_confirmed(sent, on_confirmed))
     except DocdeltaError:
         raise
     except (NotReady, ProducerSendError, KafkaError, TimeoutError, OSError) as error:

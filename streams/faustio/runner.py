@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streams import metrics
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.continuity import OffsetContinuity
@@ -70,6 +71,13 @@ class Runner(ABC):
         self._open = asyncio.Event()
         self._open.set()
         self._failed = False
+        self.group = self.topic = ""
+        """Consumer group and input topic, once attached."""
+
+    @property
+    def records_in_hand(self) -> int:
+        """Number of records taken and not acknowledged."""
+        return sum(len(queue) for queue in self._queues.values())
 
     @property
     def in_flight(self) -> int:
@@ -85,6 +93,7 @@ class Runner(ABC):
         agent.__name__ = agent.__qualname__ = self.name  # what Faust's log lines call it
         self._app.agent(topic, name=self.name)(agent)
         self._app.runners.append(self)
+        self.group, self.topic = self._app.conf.id, topic.get_topic_name()
 
     async def run(self, stream: Any) -> None:
         """Take the records of a stream until it ends or this task is cancelled. Raises nothing else."""
@@ -148,6 +157,7 @@ class Runner(ABC):
             return
         for slot in slots:
             slot.done = True
+            metrics.handled(self.group, self.name, slot.event.message.timestamp)
         try:
             for partition in {slot.event.message.tp: None for slot in slots}:
                 await self._acknowledge(partition)

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
+from streams import metrics
 from streams.errors import DocdeltaError, InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
 
 KNOWN = (ApiException, QdrantException, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
@@ -36,12 +37,14 @@ _QUOTE = 300
 
 @contextmanager
 def translated(action: str, collection: str, writing: bool = False, **facts: object) -> Iterator[None]:
-    """Turn any known error of the block into one of ours, naming the action and the collection."""
+    """Turn any known error of the block into one of ours, naming the action (one of `metrics.INDEX_ACTIONS`) and the collection."""
     try:
-        yield
+        with metrics.index_action(action):
+            yield
     except DocdeltaError:
         raise
     except KNOWN as error:
+        metrics.index_failed(action, status_of(error), bool(_NO_SPACE.search(words_of(error))))
         raise _translate(error, action, collection, writing, facts) from error
 
 

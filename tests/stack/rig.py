@@ -109,6 +109,7 @@ class Rig:
             "DOCDELTA_QDRANT__URL": self.shim.url,
             "DOCDELTA_EMBEDDER__KIND": "hashing",
             "DOCDELTA_PARSER__PROCESSES": "1",
+            "DOCDELTA_WORKER__METRICS_PORT": "0",
             "DOCDELTA_LOG_FORMAT": "json",
         }
         return {**os.environ, **own}
@@ -133,12 +134,12 @@ class Rig:
         done = await self.docdelta("init", "--policy", "policy.yaml")
         assert done.returncode == 0, done.stderr
 
-    def start(self, name: str = "one", **environment: str) -> subprocess.Popen[bytes]:
-        """Start a worker process; its log is `<name>.log`."""
+    def start(self, name: str = "one", only: str = "", **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker process, of everything or of `only` one part; its log is `<name>.log`."""
         log = (self.folder / f"{name}.log").open("ab")
         state = {"DOCDELTA_WORKER__STATE_DIR": str(self.folder / f"state-{name}")}
         self.workers[name] = subprocess.Popen(
-            [sys.executable, "-m", "streams.cli", "worker"],
+            [sys.executable, "-m", "streams.cli", "worker", *(["--only", only] if only else [])],
             env={**self.environment, **state, **environment},
             cwd=self.folder,
             stdout=log,
