@@ -59,7 +59,7 @@ class Assembler:
 
     def _fits(self, group: Sequence[Atom], passage: Passage) -> bool:
         """Return whether the whole is within the limit. The sum of parts is trusted unless it comes near."""
-        if _weight(group) + 2 * len(group) <= self.limit:
+        if _weight(group) + len(group) < self.limit:
             return True
         body = passage.rendering if passage.rendering is not None else passage.span.of(self.text)
         return self.weigh(passage.repeat + body) <= self.limit

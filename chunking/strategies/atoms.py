@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from chunking.document import Block, BlockKind, Document
-from chunking.pieces import GRAPHEME_RANK, Level, Weigh, head_within, pieces, tail_within
+from chunking.pieces import GRAPHEME_RANK, Level, Weigh, head_within, is_likely_over, pieces, tail_within
 from chunking.sentences import (
     cell_ends,
     comma_ends,
@@ -181,17 +181,18 @@ class _Builder:
         if self.rows_as_sentences and self.blocks[index].kind in _TABLE:
             parts = self._table(index, after, room)
         else:
-            if end - start <= 8 * self.limit:
+            if not is_likely_over(self.text, start, end, self.limit):
                 weight = self.weigh(self.text[start:end])
-                if weight > room:
-                    weight = self.weigh(self.text[start : self.blocks[after - 1].span.end])
+                gap = end - self.blocks[after - 1].span.end
+                if room < weight <= room + gap:
+                    weight = self.weigh(self.text[start : end - gap])
             extra = repeat.weight if repeat else 0
             if weight is not None and weight + extra <= room:
                 atom = Atom(self.edges[head], end, self.head_weight + weight, rank, rule, head, after - 1, repeat)
                 self.atoms.append(atom)
                 self.head, self.head_weight = None, 0
                 return
-            parts = self._parts(index, after, room, lead)
+            parts = self._parts(index, after, room, lead, weight)
         if self.head is not None:
             first = parts[0]
             if self.head_weight + first.weight <= self.limit:
@@ -207,16 +208,23 @@ class _Builder:
         self.atoms += parts
         self.head, self.head_weight = None, 0
 
-    def _parts(self, index: int, after: int, room: int, lead: Repeat | None) -> list[Atom]:
+    def _parts(self, index: int, after: int, room: int, lead: Repeat | None, weight: int | None) -> list[Atom]:
         kind = self.blocks[index].kind
         if kind in _TABLE:
             return self._table(index, after, room)
         if kind is BlockKind.LIST_ITEM:
             return self._list(index, after, room, lead)
-        return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PARAGRAPHS)
+        return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PARAGRAPHS, weight=weight)
 
     def _cut(
-        self, index: int, after: int, first: int, levels: tuple[Level, ...], repeat: Repeat | None = None, rank: int = BLOCK
+        self,
+        index: int,
+        after: int,
+        first: int,
+        levels: tuple[Level, ...],
+        repeat: Repeat | None = None,
+        rank: int = BLOCK,
+        weight: int | None = None,
     ) -> list[Atom]:
         extra = repeat.weight if repeat else 0
         found = pieces(
@@ -229,6 +237,7 @@ class _Builder:
             rank=rank,
             rule=str(self.blocks[index].kind),
             first=first,
+            weight=weight,
         )
         atoms, block = [], index
         for piece in found:
@@ -285,7 +294,7 @@ class _Builder:
             if weight <= limit:
                 atoms.append(Atom(self.edges[item], self.edges[item + 1], weight, rank, "list item", item, item, repeat))
             else:
-                atoms += self._cut(item, item + 1, limit, PARAGRAPHS, repeat, rank)
+                atoms += self._cut(item, item + 1, limit, PARAGRAPHS, repeat, rank, weight)
         return atoms
 
     def _with_ancestors(self, lead: Repeat | None, nested: tuple[int, ...]) -> Repeat | None:
@@ -344,7 +353,7 @@ class _Builder:
             if weight <= first_room:
                 atoms.append(Atom(self.edges[row], self.edges[row + 1], weight, ROW, "row", row, row, repeat, said))
             else:
-                atoms += self._cut(row, row + 1, first_room, CELLS, repeat, ROW)
+                atoms += self._cut(row, row + 1, first_room, CELLS, repeat, ROW, weight)
         return atoms
 
     def _header_repeat(self, headers: list[Block], top: int) -> Repeat | None:

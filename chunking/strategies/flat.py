@@ -101,6 +101,7 @@ class FlatText:
             rank=rank,
             rule=rule,
             whole_clusters=True,
+            guess=not self.sizes.whole_parts,
         )
 
     def pack(self, found: Sequence[Piece], *, greedy: bool) -> list[list[Piece]]:
