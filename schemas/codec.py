@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -52,7 +53,7 @@ def decode(value: bytes, expected: type[AnyRecord]) -> AnyRecord:
     name, _, version_text = schema.removeprefix("docdelta.").partition("/")
     if not schema.startswith("docdelta.") or name != expected.record_name:
         raise UndecodableRecord(f"schema {schema[:80]!r} does not belong here; this topic takes {wanted!r}")
-    if not version_text.isdecimal() or not 1 <= int(version_text) <= expected.record_version:
+    if not re.fullmatch("[0-9]{1,6}", version_text) or not 1 <= int(version_text) <= expected.record_version:
         raise UndecodableRecord(f"schema version {schema[:80]!r} is unknown here; this release reads up to {wanted!r}")
     for version in range(int(version_text), expected.record_version):
         fields = UPCASTS[name, version](fields)

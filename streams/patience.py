@@ -15,6 +15,8 @@ from streams.errors import Stopping, Unavailable
 
 log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
+LONGEST_ASKED_SECONDS = 600.0
+"""A longer `retry_after` is somebody's mistake, and would look like a worker that hangs."""
 
 
 @dataclass(slots=True)
@@ -48,10 +50,10 @@ class Patience:
             wait.over()
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
-        """Return seconds to wait after try `attempt` (from 1): never less than the other side asked for."""
+        """Return seconds to wait after try `attempt` (from 1): never less than the other side asked for, up to LONGEST_ASKED_SECONDS."""
         ceiling = min(self.longest, self.first * 2.0 ** min(attempt - 1, 16))
         jittered = ceiling * (0.5 + 0.5 * self.dice())
-        return jittered if retry_after is None else retry_after + min(jittered, 1.0)
+        return jittered if retry_after is None else min(retry_after, LONGEST_ASKED_SECONDS) + min(jittered, 1.0)
 
     async def pause(self, seconds: float, what: str) -> None:
         """Wait, or raise Stopping as soon as the worker stops."""

@@ -7,11 +7,29 @@ from typing import TypeVar
 
 import structlog
 
+from schemas.codec import UndecodableRecord
 from streams.errors import DocdeltaError, PoisonRecord
 from streams.patience import Patience
 
 log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
+
+
+def understood(read: Callable[[], Result]) -> Result:
+    """Return what `read` makes of a record's bytes. Whatever it raises, an error of another family apart, is PoisonRecord.
+
+    Bytes are the sender's: none may take a worker down, the reader's own faults included.
+    """
+    try:
+        return read()
+    except DocdeltaError:
+        raise
+    except UndecodableRecord as error:
+        raise PoisonRecord(str(error)) from error
+    except Exception as error:  # the point of this function: nothing unknown leaves an agent
+        log.exception("unexpected error", what="reading a record")
+        reason = f"unexpected {type(error).__name__} while reading the record: {error}; please report it with this record"
+        raise PoisonRecord(reason[:500]) from error
 
 
 async def attempt(operation: Callable[[], Awaitable[Result]], patience: Patience, times: int, what: str) -> Result:

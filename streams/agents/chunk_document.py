@@ -17,10 +17,10 @@ from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
 from chunking.tokens import TokenCounter
 from schemas.chunk_changes import ChunkChanges
-from schemas.codec import UndecodableRecord, decode, encode
+from schemas.codec import decode, encode
 from schemas.parsed_document import ParsedDocument
 from schemas.record import document_key
-from streams.agents.attempts import attempt
+from streams.agents.attempts import attempt, understood
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import About, Outbox
 from streams.crash_points import reached
@@ -57,10 +57,8 @@ class ChunkerAgent:
             return  # a tombstone of `docdelta gc`: every live batch has settled this document's end
         about: About | None = None
         try:
-            try:
-                parsed = decode(record.value, ParsedDocument)
-            except UndecodableRecord as error:
-                raise PoisonRecord(str(error)) from error
+            value = record.value
+            parsed = understood(lambda: decode(value, ParsedDocument))
             about = about_parsed(parsed)
             lost = record.offset < self.compare_until.get(record.partition, 0)
             await attempt(lambda: self._settle(parsed, lost), self.outbox.patience, self.poison_attempts, "chunking")

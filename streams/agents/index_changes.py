@@ -24,9 +24,9 @@ from chunking.document import DocumentKey
 from chunking.identity import content_id
 from chunking.manifest import Manifest
 from schemas.chunk_changes import ChunkChanges, ChunkRecord
-from schemas.codec import UndecodableRecord, decode
+from schemas.codec import decode
 from schemas.record import document_key
-from streams.agents.attempts import attempt
+from streams.agents.attempts import attempt, understood
 from streams.agents.chunk_document import about_parsed
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Outbox
@@ -127,9 +127,10 @@ class IndexerAgent:
         try:
             if record.value is None:
                 raise PoisonRecord("a null value means nothing on this topic")
-            changes = decode(record.value, ChunkChanges)
-        except (UndecodableRecord, PoisonRecord) as error:
-            await self.outbox.refuse(record, error if isinstance(error, PoisonRecord) else PoisonRecord(str(error)), None)
+            value = record.value
+            changes = understood(lambda: decode(value, ChunkChanges))
+        except PoisonRecord as error:
+            await self.outbox.refuse(record, error, None)
             return None
         newest = self.manifests.get(document_key(changes.tenant_id, changes.document_id))
         lost = record.offset < self.compare_until.get(record.partition, 0)

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import Protocol
 
 from chunking.document import Document
-from schemas.codec import UndecodableRecord, decode, encode
+from schemas.codec import decode, encode
 from schemas.document_change import DocumentChange
 from schemas.record import document_key, split_document_key
-from streams.agents.attempts import attempt
+from streams.agents.attempts import attempt, understood
 from streams.agents.refusals import About, Outbox
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, PoisonRecord
@@ -56,7 +56,7 @@ class ParserAgent:
         """Settle one record of [documents]. Raises only Stopping and InvariantBroken."""
         about: About | None = None
         try:
-            change = self._change(record)
+            change = understood(lambda: self._change(record))
             about = _about(change)
             await attempt(lambda: self._settle(record, change), self.outbox.patience, self.poison_attempts, "parsing")
         except PoisonRecord as error:
@@ -76,10 +76,7 @@ class ParserAgent:
             return DocumentChange(
                 tenant_id=tenant, document_id=document, revision=seen.revision if seen else 0, op="delete", event_id=event_id
             )
-        try:
-            change = decode(record.value, DocumentChange)
-        except UndecodableRecord as error:
-            raise PoisonRecord(str(error)) from error
+        change = decode(record.value, DocumentChange)
         if record.key != document_key(change.tenant_id, change.document_id):
             raise PoisonRecord("key is not tenant/document of the value; its order against other events is not kept")
         return change if change.event_id else change.model_copy(update={"event_id": event_id})
@@ -111,7 +108,8 @@ class ParserAgent:
     def _received_at(self, record: InRecord) -> datetime:
         """Return when the event reached [documents]: by the record's own time where it has one, so that the wait there counts."""
         now = self.outbox.now()
-        return min(now, datetime.fromtimestamp(record.timestamp, now.tzinfo)) if record.timestamp > 0 else now
+        # Compared as numbers first: a producer may write a time that no calendar has.
+        return datetime.fromtimestamp(record.timestamp, now.tzinfo) if 0 < record.timestamp < now.timestamp() else now
 
     async def _parsed(self, change: DocumentChange, received_at: datetime) -> bytes:
         assert change.content is not None

@@ -47,7 +47,7 @@ def record_of(event: Any) -> InRecord:
         offset=message.offset,
         key=message.key,
         value=message.value,
-        headers=dict(message.headers or ()),
+        headers={name: value or b"" for name, value in dict(message.headers or ()).items()},  # Kafka allows a null value
         timestamp=message.timestamp or 0.0,
     )
 

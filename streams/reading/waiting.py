@@ -93,5 +93,8 @@ def _waiting(group: str, place: tuple[str, int], offset: int, key: bytes | None,
     except ValueError:
         tenant, document = "", repr(key)
     kind, milliseconds = timestamp
-    since = datetime.fromtimestamp(milliseconds / 1000, UTC) if kind else None
+    try:
+        since = datetime.fromtimestamp(milliseconds / 1000, UTC) if kind else None
+    except (ValueError, OverflowError, OSError):  # a time that no calendar has: the producer's clock
+        since = None
     return Waiting(group, place[0], place[1], offset, tenant, document, since)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from schemas.codec import decode
 from schemas.parsed_document import ParsedDocument
 from streams.errors import Unavailable
+from streams.ports import InRecord
 from streams.steps.settle_change import Seen
 from tests.support.pipeline import Pipeline, sections
 
@@ -66,3 +71,32 @@ async def test_a_crash_after_passing_on_passes_the_same_on_again() -> None:
     assert passed_on(pipeline) == [(1, "upsert"), (1, "upsert")]
     assert pipeline.outcomes().count("indexed") == len(pipeline.outcomes())
     assert len(await pipeline.ids("d1")) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b'{"schema":"docdelta.document_change/' + b"1" * 5000 + b'"}', id="a version of 5000 digits"),
+        pytest.param(b'{"schema":"docdelta.document_change/1","revision":' + b"1" * 5000 + b"}", id="a number of 5000 digits"),
+        pytest.param(b"[" * 100_000, id="nested without end"),
+        pytest.param(b'{"a":' * 100_000, id="objects without end"),
+        pytest.param("{}".encode("utf-16"), id="another encoding"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+async def test_no_bytes_on_any_topic_leave_an_agent_as_an_error(value: bytes) -> None:
+    pipeline = Pipeline()
+    agents = (pipeline.parser.handle, pipeline.chunker.handle, lambda record: pipeline.indexer.handle([record]))
+    for number, handle in enumerate(agents, 1):
+        await handle(InRecord("topic", 0, number, b"A/d1", value, {"h": b"\xff"}, timestamp=1e15))
+        assert len(pipeline.dead_letters()) == number
+
+
+async def test_a_time_that_no_calendar_has_does_not_stop_a_document() -> None:
+    pipeline = Pipeline()
+    pipeline.send("d1", 1, sections("ash"))
+    (record,) = pipeline.log.topics["t.documents"]
+    for moment in (1e15, -1e15, float("inf")):
+        await Pipeline().parser.handle(replace(record, timestamp=moment))
+    await pipeline.parser.handle(replace(record, timestamp=1e15))
+    assert passed_on(pipeline) == [(1, "upsert")]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.continuity import OffsetContinuity
 from streams.faustio.keyed_runner import KeyedRunner
+from streams.faustio.runner import record_of
 from streams.ports import InRecord
-from tests.agents.fake_faust import FakeApp, FakeStream, event, settle
+from tests.agents.fake_faust import FakeApp, FakeEvent, FakeMessage, FakeStream, event, settle
 
 
 class Gates:
@@ -261,3 +262,8 @@ def test_continuity(committed: int | None, offsets: list[int], skips: bool) -> N
     else:
         come()
         watch.check("t", 0, 2, 9, 9)
+
+
+def test_a_header_without_a_value_is_an_empty_one() -> None:
+    message = FakeMessage("in", 0, 0, b"k", b"v", headers=[("trace", None), ("kind", b"x")])
+    assert record_of(FakeEvent(message)).headers == {"trace": b"", "kind": b"x"}
