@@ -49,7 +49,7 @@ class GoldenQuestion(_Closed):
     groups: tuple[str, ...] | None = None
     """Groups of the reader who asks; None: readers' rights are not looked at."""
     languages: tuple[str, ...] = ()
-    expected: tuple[Expectation, ...] = Field(min_length=1)
+    expected: tuple[Expectation, ...]
     line: int = 0
 
     @field_validator("question")
@@ -57,6 +57,13 @@ class GoldenQuestion(_Closed):
     def _asks(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("the question is blank")
+        return value
+
+    @field_validator("expected")
+    @classmethod
+    def _has_a_place(cls, value: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        if not value:
+            raise ValueError("name one place at least")
         return value
 
 
@@ -105,7 +112,7 @@ class _Lines:
         self._node = node
 
     def __call__(self, path: Sequence[int | str]) -> int:
-        return line_of(self._node, tuple(path)) if self._node is not None and path else self._first
+        return max(self._first, line_of(self._node, tuple(path))) if self._node is not None else self._first
 
 
 def _yaml(text: str, source: str) -> list[tuple[Mapping[str, Any], _Lines]]:

@@ -43,7 +43,7 @@ async def evaluate(
     Raises UsageError (ks, neighbours or embedder do not fit), NotPrepared (no such collection, no sparse vectors), Unavailable.
     """
     ks = _checked(ks, neighbours)
-    target = await searchable(index, collection)
+    target = await searchable(index, await index.alias_target(collection) or collection)  # an alias may be switched meanwhile
     if embedder.model != target.embedding.model or embedder.dimensions != target.embedding.dimensions:
         raise UsageError(f"collection {collection} was made with {target.embedding.model}, the embedder is {embedder.model}")
     tokens: Count = count or (await asyncio.to_thread(counter, TOKENIZER)).count
