@@ -42,7 +42,9 @@ class ContentRefs:
         if parts.scheme not in ("file", ""):
             raise PoisonRecord(f"content.ref has scheme {parts.scheme!r}; use file, http or https")
         if parts.netloc not in ("", "localhost"):
-            raise PoisonRecord(f"content.ref names a file on host {parts.netloc!r}; name one that this worker has: file:///folder/file")
+            raise PoisonRecord(
+                f"content.ref names a file on host {parts.netloc!r}; name one that this worker has: file:///folder/file"
+            )
         return await asyncio.to_thread(self._from_folder, unquote(parts.path), max_bytes)
 
     def _from_folder(self, name: str, max_bytes: int) -> bytes:
@@ -60,7 +62,9 @@ class ContentRefs:
         except OSError as error:
             if error.errno in _COMES_BACK:
                 raise Unavailable(f"content.ref can't be read: {error.strerror}") from error
-            raise PoisonRecord(f"content.ref names no file that can be read: {error.strerror}; send the change again then") from error
+            raise PoisonRecord(
+                f"content.ref names no file that can be read: {error.strerror}; send the change again then"
+            ) from error
         except (ValueError, RuntimeError) as error:  # a NUL in the name, a circle of links
             raise PoisonRecord(f"content.ref names no file: {error}") from error
         return _within(data, max_bytes)

@@ -50,7 +50,7 @@ class Patience:
             wait.over()
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
-        """Return seconds to wait after try `attempt` (from 1): never less than the other side asked for, up to LONGEST_ASKED_SECONDS."""
+        """Return seconds to wait after try `attempt` (from 1): not less than asked for, up to LONGEST_ASKED_SECONDS."""
         ceiling = min(self.longest, self.first * 2.0 ** min(attempt - 1, 16))
         jittered = ceiling * (0.5 + 0.5 * self.dice())
         return jittered if retry_after is None else min(retry_after, LONGEST_ASKED_SECONDS) + min(jittered, 1.0)

@@ -86,10 +86,11 @@ async def test_a_crash_after_passing_on_passes_the_same_on_again() -> None:
 )
 async def test_no_bytes_on_any_topic_leave_an_agent_as_an_error(value: bytes) -> None:
     pipeline = Pipeline()
-    agents = (pipeline.parser.handle, pipeline.chunker.handle, lambda record: pipeline.indexer.handle([record]))
-    for number, handle in enumerate(agents, 1):
-        await handle(InRecord("topic", 0, number, b"A/d1", value, {"h": b"\xff"}, timestamp=1e15))
-        assert len(pipeline.dead_letters()) == number
+    record = InRecord("topic", 0, 1, b"A/d1", value, {"h": b"\xff"}, timestamp=1e15)
+    await pipeline.parser.handle(record)
+    await pipeline.chunker.handle(record)
+    await pipeline.indexer.handle([record])
+    assert [letter.stage for letter in pipeline.dead_letters()] == ["parser", "chunker", "indexer"]
 
 
 async def test_a_time_that_no_calendar_has_does_not_stop_a_document() -> None:

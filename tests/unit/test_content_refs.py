@@ -40,7 +40,9 @@ async def host() -> AsyncIterator[str]:
         word = request.path.strip("/")
         if word == "large":
             return web.Response(text="x" * (LIMIT * 50))
-        return web.Response(status=int(word), headers={"Location": "/200", "Retry-After": "7"}, text="" if word == "304" else "page")
+        return web.Response(
+            status=int(word), headers={"Location": "/200", "Retry-After": "7"}, text="" if word == "304" else "page"
+        )
 
     application = web.Application()
     application.router.add_get("/{word}", answer)
