@@ -17,7 +17,8 @@ _SCRIPTS_WITH_MARKS = re.compile(
     "\u302a-\u302f\u3099\u309a\ua66f-\uabed\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
 )
 _HIDDEN = re.compile("[\ufeff\u200b\u2060\u00ad]+")
-_BARE = "\x00-\x7f\u3000-\u3029\u3030-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff01-\uff60"
+_BLANK = "\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f"
+_BARE = f"\x00-\x7f{_BLANK}\u3000-\u3029\u3030-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff01-\uff60"
 _IDLE_JOINERS = re.compile(f"(?<![^{_BARE}])[\u200c\u200d]++(?![^{_BARE}])")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -26,7 +27,7 @@ def normalize(text: str) -> str:
     """Return the text as it is counted, hashed and stored. Idempotent; linear in the length of the text.
 
     Line ends become LF; BOM, U+200B, U+2060 and soft hyphens go; U+200C and U+200D stay where a script or an emoji needs them
-    and go between ASCII or Chinese characters; NUL and lone surrogates, which no store takes, become U+FFFD.
+    and go between blanks, ASCII and Chinese characters; NUL and lone surrogates, which no store takes, become U+FFFD.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +32,7 @@ class Fault:
     out. cut_after: carried out, connection cut. killed_after: that many operations of a batch carried out, connection cut.
     said: carried out, but every operation is reported with this status. garbled: carried out, the answer is no JSON.
     pretend: answered with true, nothing carried out.
+    and_then: called with `killed_after`, before the connection is cut: to kill whoever asked.
     """
 
     match: str = WRITES
@@ -46,6 +47,7 @@ class Fault:
     said: str | None = None
     garbled: bool = False
     pretend: bool = False
+    and_then: Callable[[], None] | None = None
 
 
 def disk_full(**where: Any) -> Fault:
@@ -108,6 +110,8 @@ class Shim:
             parts = models.UpdateOperations.model_validate({"operations": operations[: fault.killed_after]})
             if parts.operations:
                 await self.index.store.batch(request.match_info["name"], parts.operations)
+            if fault.and_then is not None:
+                fault.and_then()
             return _cut(request)
         if fault.pretend:
             return web.json_response({"result": True, "status": "ok", "time": 0.0})

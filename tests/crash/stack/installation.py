@@ -33,8 +33,10 @@ class Installation:
     site: Site
     receipts: dict[str, Receipt] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
+    forgiving: bool = False
+    """While set, the index refuses some writes, and whose events these are can't be known."""
     forgiven: set[str] = field(default_factory=set)
-    """Events that may be dead-lettered or not: they were sent while the index refused something."""
+    """Events dead-lettered by the indexer meanwhile."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, pairs: Sequence[Pair]) -> None:
@@ -106,12 +108,17 @@ class Installation:
             if record.value is not None:
                 receipt = decode(record.value, Receipt)
                 self.receipts.setdefault(receipt.event_id, receipt)
+                if self.forgiving and receipt.stage == "indexer" and receipt.outcome == "dead_lettered":
+                    self.forgiven.add(receipt.event_id)
                 self.news.set()
 
     async def _take_letters(self, follower: Follower) -> None:
         async for record in follower:
             if record.value is not None:
-                self.letters.append(decode(record.value, DeadLetter))
+                letter = decode(record.value, DeadLetter)
+                self.letters.append(letter)
+                if self.forgiving and letter.stage == "indexer":
+                    self.forgiven.add(letter.event_id)
                 self.news.set()
 
 

@@ -81,16 +81,12 @@ async def live_through(deaths: Sequence[Death], kafka: KafkaSettings, folder: Pa
 
 async def _live(own: Installation, death: Death) -> None:
     worker = own.start(order=death.order)
-    if not await own.settle(dying="one"):
+    if not (await own.settle(dying="one") and await _mend(own)):
         return  # died at its step already, while it took up what the last one left
-    await _mend(own)
     await own.check()
     _set_trap(own, death, worker.kill)
     for _ in range(WAVES):
-        wave = own.site.wave()
-        if death.step == "indexer.suspect":
-            own.forgiven |= own.open_events
-        await own.send(wave)
+        await own.send(own.site.wave())
         if not await own.settle(dying="one"):
             own.rig.shim.faults.clear()
             return
@@ -104,21 +100,24 @@ def _set_trap(own: Installation, death: Death, kill: object) -> None:
         assert callable(kill)
         faults.append(Fault(skip=death.time - 1, killed_after=death.operations, and_then=kill))
     elif death.step == "indexer.suspect":
+        own.forgiving = True
         faults += [Fault(status=400, words="refused by script") for _ in range(death.time)]
 
 
-async def _mend(own: Installation) -> None:
-    """After refusals by the index: the documents' next events must make everything right again."""
-    if own.forgiven:
+async def _mend(own: Installation) -> bool:
+    """After refusals by the index: the documents' next events must make everything right again. False: the worker died meanwhile."""
+    if own.forgiving:
         await own.send(own.site.refreshed())
-        assert await own.settle()
-        own.forgiven &= {event for event, receipt in own.receipts.items() if receipt.outcome == "dead_lettered"}
+        if not await own.settle(dying="one"):
+            return False
+        own.forgiving = False
+    return True
 
 
 async def _last_life(own: Installation) -> None:
     own.start()
     assert await own.settle()
-    await _mend(own)
+    assert await _mend(own)
     await own.check()
     code, _ = await own.rig.stop()
     assert code == 0, own.rig.log()[-4000:]

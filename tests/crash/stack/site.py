@@ -57,7 +57,8 @@ class Site:
         groups += [[self._sent(self._written(name))] for name in back[:2]]
         self.dice.shuffle(groups)
         sent = [pair for group in groups for pair in group if pair is not None]
-        return [*sent, *self.dice.sample(sent, 2)]  # and two of them once more, as any producer may
+        repeatable = [pair for pair in sent if pair[1] is not None]  # a null value deletes whatever is newest when it comes
+        return [*sent, *self.dice.sample(repeatable, 2)]
 
     def refreshed(self) -> list[Pair]:
         """Return a newer revision of every document: what mends those whose delta the index refused."""
