@@ -165,3 +165,154 @@ async def a_policy_that_comes_back_gets_a_new_name(site: Site) -> None:
         batch_of(SMALLER): "warm",
         f"{batch_of(POLICY)}.2": "active",
     }
+
+
+async def test_a_rollout_killed_at_every_step_ends_the_same_and_readers_never_notice(
+    apache_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    """PO-02, PO-03: kill -9 of the command at each named step, of a worker between them; a reader asks all the while."""
+    async with a_site(apache_settings, tmp_path, fresh, seed=2) as site, a_reader(site) as reader:
+        stack = site.stack
+        for step in [step for step in COMMAND_STEPS if step.startswith(("rollout", "switch"))]:
+            died = await stack.docdelta("rollout", "v2.yaml", "--auto", DOCDELTA_CRASH_AT=f"{step}:1")
+            assert died.returncode == KILLED, f"{step}: {died.stdout}{died.stderr}"
+            assert await served(stack) == (batch_of(SMALLER) if step == "switch.pointed" else batch_of(POLICY)), step
+            await site.edit(2)
+            if step == "rollout.building":
+                stack.workers["one"].kill()
+                stack.shim.faults += [Fault(status=503)] * 20
+                stack.start("one")
+            if step == "switch.claimed":
+                listed = await stack.docdelta("batches")
+                assert listed.returncode == 1
+                assert "is active, alias docdelta points at" in listed.stderr
+        done = await stack.docdelta("rollout", "v2.yaml", "--auto")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert await served(stack) == batch_of(SMALLER)
+        await site.check(POLICY, SMALLER)
+        reader.check()
+        assert reader.seen == {batch_of(POLICY), batch_of(SMALLER)}
+        for step in [step for step in COMMAND_STEPS if step.startswith("retire")]:
+            died = await stack.docdelta("retire", batch_of(POLICY), "--yes", "--force", DOCDELTA_CRASH_AT=f"{step}:1")
+            assert died.returncode == KILLED, f"{step}: {died.stdout}{died.stderr}"
+        done = await stack.docdelta("retire", batch_of(POLICY), "--yes")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert await stack.shim.index.collections() == [batch_of(SMALLER)]
+        assert not [topic for topic in cluster_topics(make_admin(stack.kafka)) if batch_of(POLICY) in topic]
+        await site.edit(3)
+        await site.check(SMALLER)
+
+
+@dataclass
+class Reader:
+    """Asks through the alias without a pause; every answer must be of exactly one policy, and none empty."""
+
+    site: Site
+    seen: set[str] = field(default_factory=set)
+    answers: int = 0
+    faults: list[str] = field(default_factory=list)
+    policies: tuple[ChunkPolicy, ...] = (load_policy(POLICY), load_policy(SMALLER))
+
+    async def run(self) -> None:
+        index, vector = self.site.stack.shim.index, None
+        while True:
+            if vector is None:
+                from streams.embedders import open_embedder
+                from streams.settings import EmbedderSettings
+
+                embedder = open_embedder(EmbedderSettings(kind="hashing"), self.policies[0].embedding)
+                (vector,) = await embedder.embed(["what the depot does on day 1"])
+            hits = await index.search("docdelta", Query("acme", vector, limit=8))
+            self.answers += 1
+            batches = {hit.payload["strategy"] + str(hit.payload.get("policy", "")) for hit in hits}
+            if not hits:
+                self.faults.append("empty answer")
+            of = [policy.batch_id for policy in self.policies if all(self._is_of(hit.payload, policy) for hit in hits)]
+            if hits and len(of) != 1:
+                self.faults.append(f"answer of {len(of)} policies: {batches}")
+            self.seen.update(of)
+            await asyncio.sleep(0.005)
+
+    @staticmethod
+    def _is_of(payload: object, policy: ChunkPolicy) -> bool:
+        """Return whether a hit's id is the one that this policy gives to its words."""
+        from chunking.document import DocumentKey
+        from chunking.identity import content_id
+
+        assert isinstance(payload, dict)
+        key = DocumentKey(payload["tenant_id"], payload["document_id"])
+        text = policy.embedding.document_prefix + payload.get("repeat", "") + payload.get("rendering", payload["text"])
+        return any(content_id(key, policy.fingerprint, text, twin) == payload["chunk_id"] for twin in range(3))
+
+    def check(self) -> None:
+        assert not self.faults, self.faults[:5]
+        assert self.answers > 100
+
+
+@asynccontextmanager
+async def a_reader(site: Site) -> AsyncIterator[Reader]:
+    reader = Reader(site)
+    asking = asyncio.create_task(reader.run())
+    try:
+        yield reader
+        if asking.done():
+            asking.result()
+    finally:
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+
+
+async def test_a_build_that_lost_documents_is_refused_by_name_until_they_are_mended(
+    apache_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    """PO-06: two documents that the index refuses; the switch is refused, names them, and goes through once they are sent again."""
+    async with a_site(apache_settings, tmp_path, fresh, seed=3, documents=8) as site:
+        stack = site.stack
+        stack.shim.faults += [Fault(match=f"/{batch_of(SMALLER)}/points/batch", status=422, words="refused by the test")] * 2
+        done = await stack.docdelta("rollout", "v2.yaml", "--auto")
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "FAIL refused: 2 documents" in done.stdout
+        lost = sorted(d.document_id for d in await stack.dead_letters() if d.batch == batch_of(SMALLER))
+        assert len(lost) == 2
+        assert all(f"acme/{document}" in done.stdout for document in lost)
+        assert await served(stack) == batch_of(POLICY)
+
+        before = await stack.receipts()
+        again = [site.newest[d].model_copy(update={"event_id": f"again-{d}", "reindex": True}) for d in lost]
+        await site.publish(*again)
+        done = await stack.docdelta("rollout", "v2.yaml", "--auto")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert await served(stack) == batch_of(SMALLER)
+        since = [receipt for receipt in await stack.receipts() if receipt not in before]
+        touched = {receipt.document_id for receipt in since if receipt.batch == batch_of(SMALLER)}
+        assert touched == set(lost), "only these two are processed"
+        await site.check(POLICY, SMALLER)
+
+
+async def test_a_change_of_payload_rules_embeds_nothing_and_a_pace_can_be_set_while_it_runs(
+    apache_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    async with a_site(apache_settings, tmp_path, fresh, seed=4) as site:
+        stack = site.stack
+        slow = asyncio.create_task(stack.docdelta("rollout", "v3.yaml", "--auto", "--rate", "0.5"))
+        while not [r for r in await stack.receipts() if r.batch == batch_of(MORE_PAYLOAD)]:
+            await asyncio.sleep(0.2)
+        other = await stack.docdelta("rollout", "v2.yaml", "--auto")
+        assert other.returncode == 5, other.stdout + other.stderr
+        assert "one build at a time" in other.stderr
+        assert "(process " in other.stderr
+        assert not slow.done()
+        faster = await stack.docdelta("pace", batch_of(MORE_PAYLOAD), "off")
+        assert faster.returncode == 0, faster.stderr
+        done = await slow
+        assert done.returncode == 0, done.stdout + done.stderr
+        of_green = [r for r in await stack.receipts() if r.batch == batch_of(MORE_PAYLOAD)]
+        assert sum(receipt.embedded for receipt in of_green) == 0
+        assert sum(receipt.borrowed for receipt in of_green) == sum(receipt.added for receipt in of_green) > 0
+        await site.check(POLICY, MORE_PAYLOAD)
+        other_text = MORE_PAYLOAD.replace("max_tokens: 120", "max_tokens: 99")
+        (stack.folder / "changed.yaml").write_text(other_text, encoding="utf-8")
+        refused = await stack.docdelta("rollout", "changed.yaml", "--auto")
+        assert refused.returncode == 5
+        assert "+limits: {max_tokens: 99}" in refused.stderr
