@@ -20,6 +20,7 @@ from chunking.document import Document
 from chunking.identity import RECIPES
 from chunking.strategies import STRATEGIES
 from chunking.strategies.base import Strategy
+from chunking.yaml_text import YamlFault, read_yaml
 
 
 class PolicyError(ValueError):
@@ -226,12 +227,9 @@ class Picked:
 def load_policy(text: str, source: str = "policy") -> ChunkPolicy:
     """Return the policy in YAML text. Raises PolicyError naming `source`, line and field."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise PolicyError(f"{source}{line}: not YAML: {getattr(error, 'problem', error)}") from error
+        root, content = read_yaml(text)
+    except YamlFault as error:
+        raise PolicyError(f"{source}{f':{error.line}' if error.line else ''}: {error}") from error
     if not isinstance(content, Mapping):
         raise PolicyError(f"{source}: a policy is a mapping with name, version and rules")
     try:

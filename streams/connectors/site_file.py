@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from chunking.yaml_text import YamlFault, read_yaml
 from schemas.document_change import AttributeValue
 from streams.errors import UsageError
 
@@ -65,10 +65,9 @@ def load_site_file(root: Path) -> SiteFile:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} can't be read: {error}") from error
     try:
-        return SiteFile.model_validate(yaml.safe_load(text) or {})
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise UsageError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', error)}") from error
+        return SiteFile.model_validate(read_yaml(text)[1] or {})
+    except YamlFault as error:
+        raise UsageError(f"{path}{f':{error.line}' if error.line else ''}: {error}") from error
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in fault["loc"]) or "site file"
