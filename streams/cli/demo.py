@@ -24,7 +24,7 @@ from streams.embedded.sample_site import sample_site
 from streams.embedded.stack import EmbeddedStack, ReceiptBook
 from streams.errors import UsageError
 from streams.logs import configure_logs
-from streams.ports import Query
+from streams.reading.search import Question, search
 from streams.settings import load_settings
 
 TENANT = "demo"
@@ -123,13 +123,10 @@ class _Demo:
         say("")
         say("Searches:")
         embedder = self.stack.worker.embedder(self.stack.batch)
-        prefix = self.stack.batch.embedding.query_prefix
-        vectors = await embedder.embed([prefix + question for question in QUESTIONS])
-        for question, vector in zip(QUESTIONS, vectors, strict=True):
-            hits = await self.stack.index.search(self.stack.batch.alias, Query(TENANT, vector, limit=1))
+        for question in QUESTIONS:
+            hits = await search(self.stack.index, lambda _: embedder, self.stack.batch.alias, Question(TENANT, question, limit=1))
             say(f"  {question}")
             for hit in hits:
-                path = " > ".join(hit.payload["heading_path"])
-                text = " ".join(str(hit.payload["text"]).split())
-                say(f"    {hit.score:.2f}  {hit.payload['document_id']}  {path}")
+                text = " ".join(hit.text.split())
+                say(f"    {hit.score:.2f}  {hit.document_id}  {' > '.join(hit.heading_path)}")
                 say(f"          {text[:96]}{'…' if len(text) > 96 else ''}")

@@ -126,3 +126,9 @@ def test_many_faults_are_told_in_part() -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.yaml"):
         load_golden(tmp_path / "nowhere.yaml")
+
+
+def test_the_example_in_the_readme_is_one() -> None:
+    text = (SAMPLE.parents[2] / "README.md").read_text(encoding="utf-8")
+    example = next(block.split("```")[0] for block in text.split("```yaml\n")[1:] if "questions:" in block)
+    assert [len(question.expected) for question in read(example).questions] == [1, 2]
