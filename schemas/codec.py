@@ -25,6 +25,7 @@ UPCASTS: Mapping[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = 
 """(name, version) to a function that returns the fields of version + 1. Empty while every record is at version 1."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 
 class UndecodableRecord(ValueError):
@@ -91,12 +92,17 @@ def _json_object(value: bytes) -> dict[str, Any]:
     return fields
 
 
+def _step(step: int | str) -> str:
+    """Return a step on the way to a field. In a damaged record any text can stand where a name should, so only names are quoted."""
+    return str(step) if isinstance(step, int) or _NAME.fullmatch(step) else "(no name)"
+
+
 def _in_words(error: ValidationError) -> str:
     """Return up to three faults as "field: what is wrong". Inputs are left out: content never reaches a log."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     parts = []
     for fault in faults[:3]:
-        place = ".".join(str(step) for step in fault["loc"]) or "record"
+        place = ".".join(_step(step) for step in fault["loc"]) or "record"
         words = "unknown field; remove it" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
         parts.append(f"{place[:120]}: {words}")
     more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""

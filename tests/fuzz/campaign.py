@@ -44,7 +44,8 @@ class Tally:
     def __str__(self) -> str:
         per_target = ", ".join(f"{name} {count:,}" for name, count in self.inputs.items())
         seconds, target, number = self.slowest
-        head = f"{self.inputs.total():,} inputs in {self.seconds:.0f} s of processor time, {self.memory_mib:.0f} MiB at most: {per_target}"
+        costs = f"{self.seconds:.0f} s of processor time, {self.memory_mib:.0f} MiB at most"
+        head = f"{self.inputs.total():,} inputs, {costs}: {per_target}"
         return "\n".join([head, f"slowest: {target} {number}, {seconds:.2f} s", *self.findings])
 
     def merge(self, other: Tally) -> None:

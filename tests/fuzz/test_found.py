@@ -1,0 +1,35 @@
+"""Inputs that once broke something, kept small."""
+
+from __future__ import annotations
+
+import pytest
+
+from chunking.chunker import Provenance, chunk
+from chunking.document import DocumentKey
+from chunking.normalize import normalize
+from chunking.parsers import parse_document
+from chunking.policy import ChunkPolicy
+from chunking.tokens import counter
+from schemas.codec import UndecodableRecord, decode
+from schemas.document_change import DocumentChange
+
+
+def test_a_forced_cut_within_the_first_cluster_ends() -> None:
+    """A cut was moved before a closing mark, to where it began, for ever."""
+    document = parse_document("e" + "\u0301" * 40 + "。", "text/plain")
+    policy = ChunkPolicy.model_validate({"name": "f", "version": 1, "rules": [{"use": "tokens"}], "limits": {"max_tokens": 16}})
+    assert chunk(document, Provenance(DocumentKey("t", "d"), 1), policy, counter("cl100k_base"))
+
+
+@pytest.mark.parametrize("blank", ["\x85", "\xa0", "\u2028", "\u3000"])
+@pytest.mark.parametrize("media_type", ["text/markdown", "text/plain", "text/html"])
+def test_a_joiner_beside_a_blank_goes_with_it(blank: str, media_type: str) -> None:
+    text = parse_document(f"甲{blank}\u200c乙\n\n{blank}\u200c丙", media_type).text
+    assert normalize(text) == text
+
+
+def test_the_error_of_a_damaged_record_quotes_no_content() -> None:
+    with pytest.raises(UndecodableRecord) as caught:
+        decode('{"schema":"docdelta.document_change/1","tenant_id":"a","第十条 值班员\\n巡查":1}'.encode(), DocumentChange)
+    assert "(no name): unknown field" in str(caught.value)
+    assert str(caught.value).isascii()
