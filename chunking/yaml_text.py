@@ -18,9 +18,7 @@ class YamlFault(ValueError):
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     """Return the tree with its lines, and the value. Raises YamlFault: no YAML, a key twice, nested too deeply."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        _refuse_twins(root)
-        return root, yaml.safe_load(text)
+        root, value = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise YamlFault(f"not YAML: {getattr(error, 'problem', error)}", mark.line + 1 if mark else 0) from error
@@ -28,6 +26,8 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         raise YamlFault("nested too deeply") from None
     except ValueError as error:  # a date or a number that does not exist
         raise YamlFault(f"not YAML: {error}") from error
+    _refuse_twins(root)
+    return root, value
 
 
 def _refuse_twins(root: yaml.Node | None) -> None:

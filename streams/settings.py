@@ -6,6 +6,7 @@ Nested names use a double underscore: ``DOCDELTA_KAFKA__BOOTSTRAP_SERVERS``.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -171,13 +173,53 @@ def load_settings(file: Path | None = None) -> Settings:
     if stray:
         raise UsageError(f"environment variable {stray[0]} is no setting of docdelta; see the settings table in the README")
     try:
-        return FromFile()
+        settings = FromFile()
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in fault["loc"])
-        raise UsageError(f"setting {place}: {fault['msg'].removeprefix('Value error, ')}") from error
-    except ValueError as error:
+        words = "no such setting" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+        raise UsageError(f"setting {place}: {words}") from error
+    except SettingsError as error:
+        lists = " or ".join(name for name in sorted(os.environ) if _takes_json(name)) or "an environment variable"
+        raise UsageError(f'{lists}: takes a JSON list, such as ["first", "second"]') from error
+    except (ValueError, OSError) as error:
         raise UsageError(f"settings file {named or 'docdelta.toml'}: {error}") from error
+    for contradiction in _contradictions(settings.kafka):
+        raise UsageError(f"setting kafka.{contradiction}")
+    return settings
+
+
+def _contradictions(kafka: KafkaSettings) -> Iterator[str]:
+    """Yield what can't work, or would silently not be used, before anybody waits for a broker."""
+    for server in kafka.bootstrap_servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or "/" in server or not (port.isdecimal() and 0 < int(port[:6]) < 65536):
+            yield f"bootstrap_servers: {server.strip()!r} is no host:port"
+    for name in ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file"):
+        file: Path | None = getattr(kafka, name)
+        if file is not None and not kafka.security_protocol.endswith("SSL"):
+            yield f"{name}: is not used with security_protocol {kafka.security_protocol}; set SSL or SASL_SSL"
+        if file is not None and not (file.is_file() and os.access(file, os.R_OK)):
+            yield f"{name}: {file} is no file that can be read"
+    if (kafka.ssl_key_file is None) != (kafka.ssl_certificate_file is None):
+        yield "ssl_certificate_file: certificate and key (ssl_key_file) go together; set both or neither"
+    named = bool(kafka.sasl_username or kafka.sasl_password.get_secret_value())
+    if kafka.security_protocol.startswith("SASL"):
+        if not (kafka.sasl_username and kafka.sasl_password.get_secret_value()):
+            yield f"security_protocol: {kafka.security_protocol} needs sasl_username and sasl_password"
+    elif named:
+        yield f"sasl_username: is not used with security_protocol {kafka.security_protocol}; set SASL_SSL or SASL_PLAINTEXT"
+    if kafka.heartbeat_seconds >= kafka.session_timeout_seconds:
+        yield "heartbeat_seconds: must be below session_timeout_seconds; a third of it is usual"
+
+
+def _takes_json(variable: str) -> bool:
+    """Return whether an environment variable names a setting that is a list."""
+    part, _, name = variable.removeprefix("DOCDELTA_").lower().partition("__")
+    field = Settings.model_fields.get(part) if variable.upper().startswith("DOCDELTA_") else None
+    model = field.annotation if field is not None else None
+    inner = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, _Part) else None
+    return inner is not None and str(inner.annotation).startswith("tuple")
 
 
 def _is_setting(variable: str) -> bool:

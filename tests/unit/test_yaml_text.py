@@ -39,5 +39,5 @@ def test_a_policy_and_a_site_file_say_where_a_key_stands_twice(tmp_path: Path) -
     with pytest.raises(PolicyError, match="mine:2: key 'name' stands twice"):
         load_policy("name: x\nname: y\n", "mine")
     (tmp_path / "site.yaml").write_text("files:\n  a.md: {acl: [staff]}\n  a.md: {}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="site.yaml:3: key 'a.md' stands twice"):
+    with pytest.raises(UsageError, match=r"site\.yaml:3: key 'a.md' stands twice"):
         load_site_file(tmp_path)
