@@ -34,6 +34,8 @@ _TURN = re.compile(
 _VERSE_LINE = 40
 _VERSE_LEAD = re.compile(r"[曰云道诗词歌赋偈][^。！？\n]{0,6}[：:][”’」』\"\s]*$")
 _WALL = 50
+_MOST_HEADINGS = 16
+"""Headings in a row that may open a chapter; more are no text to bridge to."""
 
 
 class ChaptersOptions(Options):
@@ -132,10 +134,10 @@ def _bridge(
     tail = [i for i in range(max(0, at - 4 * options.tail_paragraphs), at) if blocks[i].kind is not BlockKind.HEADING]
     tail = tail[-options.tail_paragraphs :]
     first = at
-    while first < len(blocks) and blocks[first].kind is BlockKind.HEADING:
+    while first < min(len(blocks), at + _MOST_HEADINGS) and blocks[first].kind is BlockKind.HEADING:
         first += 1
     last = min(first + options.head_paragraphs, len(blocks)) - 1
-    if not tail or last < first:
+    if not tail or last < first or blocks[first].kind is BlockKind.HEADING:
         return None
     border = blocks[at].span.start
     before = tail_within(text[blocks[tail[0]].span.start : border], limit // 2, weigh)
