@@ -82,7 +82,7 @@ GROWTH = 4.0
 FEW_SECONDS = 0.03
 """Below this the clock's and the machine's noise is larger than what is measured."""
 TIME_LIMIT_ONLY = {"many-attributes"}
-"""The HTML library compares each attribute of a tag with all before it. 125,000 attributes in one tag are left to the time limit."""
+"""The HTML library compares each attribute of a tag with all before it: 125,000 in one tag are left to the time limit."""
 
 
 @pytest.fixture(scope="module")
