@@ -29,8 +29,14 @@ def overtaken(changes: ChunkChanges, newest: Manifest | None) -> bool:
 
 
 def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
-    """Return the part of a delta that is not overtaken by a newer revision."""
+    """Return the part of a delta that is not overtaken by a newer revision.
+
+    A manifest of this revision or a newer one has the last word on order keys: two owners may have given one revision two sets.
+    """
     records = (*changes.added, *changes.updated)
+    if newest is not None and newest.changed >= changes.revision:
+        keys = {entry.chunk_id: entry.order_key for entry in newest.entries}
+        records = tuple(_placed(record, keys.get(record.chunk_id, record.order_key)) for record in records)
     if newest is None or not overtaken(changes, newest):
         return Wanted(records, changes.removed, superseded=False)
     held = set(newest.chunk_ids)
@@ -39,6 +45,10 @@ def still_wanted(changes: ChunkChanges, newest: Manifest | None) -> Wanted:
         tuple(chunk_id for chunk_id in changes.removed if chunk_id not in held),
         superseded=True,
     )
+
+
+def _placed(record: ChunkRecord, order_key: int) -> ChunkRecord:
+    return record if record.order_key == order_key else record.model_copy(update={"order_key": order_key})
 
 
 def leftovers(changes: ChunkChanges, there: Mapping[str, StoredPoint], newest: Manifest | None) -> tuple[str, ...]:

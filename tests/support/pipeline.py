@@ -116,8 +116,9 @@ class Pipeline:
         }
         manifests = Manifests(self.table)
         self.parser = ParserAgent(outboxes["parser"], self.seen, self._parse, _no_fetch, 1_000_000)
+        tokens = counter(self.policy.limits.tokenizer)
         self.chunker = ChunkerAgent(
-            outboxes["chunker"], manifests, self.index, self.batch, self.policy, counter(self.policy.limits.tokenizer), self.embedder
+            outboxes["chunker"], manifests, self.index, self.batch, self.policy, tokens, self.embedder
         )
         self.indexer = IndexerAgent(outboxes["indexer"], manifests, self.index, self.embedder, self.batch)
 
@@ -145,7 +146,7 @@ class Pipeline:
         self.send_raw(document_key(tenant, document), encode(change))
 
     async def drain(self) -> None:
-        """Run the three agents until nothing stands before them. An error that leaves an agent leaves its records unacknowledged."""
+        """Run the three agents until nothing stands before them. An error that leaves an agent leaves its records where they are."""
         await self._prepare()
         await self._each(self.names.documents, self.parser.handle)
         await self._each(self.names.parsed, self.chunker.handle)

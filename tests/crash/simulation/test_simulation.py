@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.crash.simulation.campaign import first_failure
+from tests.crash.simulation.campaign import first_failure, only
 from tests.crash.simulation.histories import FAULTS, history_of
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.shrinking import shrunk
@@ -15,6 +15,11 @@ HISTORIES = int(os.environ.get("SIMULATED_HISTORIES", "5000"))
 def test_every_history_comes_to_its_oracle() -> None:
     failing = first_failure(range(HISTORIES))
     assert failing is None, f"history {failing.seed} fails; the shortest that still does:\n{shrunk(failing)}"
+
+
+def test_in_11_two_owners_at_once_end_with_the_newest_revision() -> None:
+    failing = first_failure(range(10_000, 10_300), bend=only("zombie"))
+    assert failing is None, f"the shortest history that fails:\n{shrunk(failing)}"
 
 
 def test_a_seed_names_one_run() -> None:
