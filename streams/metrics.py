@@ -49,13 +49,13 @@ INDEX_ACTIONS = {
     "write": "write",
     "search": "search",
     "count points": "count",
+    "ask for optimizers": "optimizers",
 }
 """Actions as `streams.index` words them, and as they are called here."""
 INDEX_FAILURES = ("rate_limited", "disk_full", "refused", "no_answer", "server_error", "other")
 WAITS = {
     "saving the manifest": "kafka",
-    "marking the manifest": "kafka",
-    "clearing the mark": "kafka",
+    "marking a manifest": "kafka",
     "remembering what was seen": "kafka",
     "saving a key once more": "kafka",
     "reading the index": "index",
@@ -208,6 +208,8 @@ for _side in SIDES:
     WAITING.labels(_side).set(0)
     RETRIES.labels(_side)
     RATE_LIMITED.labels(_side)
+for _failure in INDEX_FAILURES:
+    INDEX_FAILED.labels("write", _failure)  # from 0 on, so that the first one shows as a rise
 
 
 def settled(receipt: Receipt) -> None:
