@@ -85,8 +85,9 @@ def _json_object(value: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise UndecodableRecord("JSON is nested too deeply") from error
     except ValueError as error:
-        position = getattr(error, "pos", None)
-        raise UndecodableRecord(f"not JSON: {getattr(error, 'msg', 'bad number')} at character {position}") from error
+        if not isinstance(error, json.JSONDecodeError):
+            raise UndecodableRecord("not JSON that can be used: it holds a number of thousands of digits") from error
+        raise UndecodableRecord(f"not JSON: {error.msg} at character {error.pos}") from error
     if not isinstance(fields, dict):
         raise UndecodableRecord(f"not a JSON object but {type(fields).__name__}")
     return fields

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -217,6 +218,7 @@ class Worker:
         reading = asyncio.create_task(self._guard(self._read_batches(follower)))
         try:
             await follower.caught_up.wait()
+            self._tell_what_is_missing()
             self._knows_batches = True
             while True:
                 self._ledger_moved.clear()
@@ -227,6 +229,14 @@ class Worker:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             await follower.stop()
+
+    def _tell_what_is_missing(self) -> None:
+        """Say in the log that this worker has nothing to do yet: it waits, since a batch may be named later."""
+        live = [batch.batch for batch in self._ledger.in_order() if batch.state in LIVE_STATES]
+        if not any(self._wants(name) for name in (PARSER, *live)):
+            log.warning("no live batch is wanted here; waiting for one: docdelta status names them", live=live)
+        elif not live:
+            log.warning("no batch is live; nothing will be indexed: name one with docdelta init")
 
     async def _read_batches(self, follower: Follower) -> None:
         async for record in follower:
@@ -290,9 +300,7 @@ class Worker:
             policy=policy,
             counter=counter(policy.limits.tokenizer),
             index=index,
-            embedder=LaneEmbedder(
-                self._embedders[policy.embedding.spec], self._lanes, lambda: not _is_build(self._now_of(batch))
-            ),
+            embedder=LaneEmbedder(self._embedders[policy.embedding.spec], self._lanes, lambda: not _is_build(self._now_of(batch))),
             lender=lambda: self._lender_for(batch),
             pace=pace,
         )
@@ -338,8 +346,11 @@ def _remove_folder(folder: Path) -> bool:
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise UsageError(f"setting worker.state_dir: {folder} can't be made: {error.strerror}") from error
+        words = f"setting worker.state_dir: {folder.absolute()} can't be made and written to: {error.strerror}"
+        raise UsageError(words) from error
 
 
 async def run_worker(settings: Settings, only: str | None = None) -> int:

@@ -9,6 +9,7 @@
 | 404 collection                                        | InvariantBroken          | NotPrepared              |
 | 400 dimension, vector name, missing index             | InvariantBroken          | NotPrepared              |
 | other 400, 413, 422                                   | PoisonRecord             | NotPrepared              |
+| any other status not in Qdrant's words (a proxy's)    | Unavailable              | the same                 |
 | anything else                                         | InvariantBroken          | InvariantBroken          |
 """
 
@@ -107,4 +108,17 @@ def _translate(error: Exception, action: str, collection: str, writing: bool, fa
         if _OTHER_SHAPE.search(words):
             return InvariantBroken(f"collection does not fit its batch at {action}: {words}", **facts)
         return PoisonRecord(f"index refuses {action}: {words}", **facts)
+    if not in_qdrants_words(error):
+        elsewhere = f"something else than Qdrant answers {status} at {action}: {words}; check DOCDELTA_QDRANT__URL"
+        return Unavailable(elsewhere, None, **facts)
     return InvariantBroken(f"index answered {status} at {action}: {words}", **facts)
+
+
+def in_qdrants_words(error: Exception) -> bool:
+    """Return whether an answer is in Qdrant's words. A proxy whose backend is away answers 404 or a redirect in its own."""
+    if not isinstance(error, UnexpectedResponse):
+        return True
+    try:
+        return "status" in json.loads(error.content)
+    except (ValueError, TypeError):
+        return False

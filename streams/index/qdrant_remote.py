@@ -10,6 +10,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from streams.index.points import DENSE, SPARSE
+from streams.index.qdrant_errors import in_qdrants_words
 from streams.index.store import Described
 from streams.ports import Query, Readiness, Vector
 from streams.settings import QdrantSettings
@@ -41,7 +42,7 @@ class RemoteStore:
         try:
             info = await self._client.get_collection(name)
         except UnexpectedResponse as error:
-            if error.status_code == 404:
+            if error.status_code == 404 and in_qdrants_words(error):
                 return None
             raise
         indexes = {field: index.data_type.value for field, index in info.payload_schema.items()}

@@ -233,7 +233,7 @@ def in_words(error: KafkaError, client: Client, topic: str = "") -> DocdeltaErro
     if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return PoisonRecord("record is over the size limit of its topic", **about)
     if code in _AWAY:
-        cause = client.reports.cause() or error.str()
+        cause = client.reports.cause() or f"{error.str()} (does its listener speak {settings.security_protocol}?)"
         return NotReachable(f"no answer from the broker: {cause}", bootstrap_servers=settings.bootstrap_servers, **about)
     return Unavailable(f"broker answers: {error.str()}", code=error.name(), **about)
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
+from aiohttp import web
 from qdrant_client import models
 
 from streams.errors import InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
 from streams.index.memory import MemoryIndex
-from streams.index.qdrant import QdrantIndex
+from streams.index.qdrant import QdrantIndex, open_index
 from streams.index.qdrant_remote import RemoteStore
 from streams.ports import IndexPlan, StoredPoint, VectorIndex
 from streams.settings import QdrantSettings
@@ -283,3 +284,24 @@ class TestCollections:
         bench.shim.faults.append(Fault(match="POST /collections/aliases", pretend=True))
         with pytest.raises(Unavailable):
             await bench.index.set_alias("served", NAME)
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "<html>no such host</html>"), (302, ""), (421, "misdirected")])
+async def test_a_proxy_that_has_lost_its_backend_is_an_outage(status: int, words: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, text=words)
+
+    application = web.Application()
+    application.router.add_route("*", "/{any:.*}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    index = open_index(QdrantSettings(url=f"http://127.0.0.1:{runner.addresses[0][1]}"))
+    try:
+        with pytest.raises(Unavailable, match="DOCDELTA_QDRANT__URL"):
+            await index.alias_target("docdelta")
+        with pytest.raises(Unavailable, match="DOCDELTA_QDRANT__URL"):
+            await index.apply(NAME, FIRST)
+    finally:
+        await index.close()
+        await runner.cleanup()
