@@ -7,7 +7,7 @@ PYTHON ?= $(shell for candidate in python3.12 python3.13 python3.11 python3; do 
 	if $$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
 	then command -v $$candidate; break; fi; done)
 
-.PHONY: help demo dev setup test test-fast test-alerts lint types schemas bench clean
+.PHONY: help demo dev setup test test-fast test-alerts lint types schemas bench clean soak fuzz-long
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -43,6 +43,12 @@ test-fast: $(VENV)/installed-tests  ## only what needs no broker
 test-alerts: $(VENV)/installed-tests  ## a real Prometheus on a running worker: every query finds data, an outage raises its alert
 	@command -v prometheus promtool >/dev/null || { echo "Needs Debian's package prometheus: apt-get install prometheus"; exit 2; }
 	@$(BIN)/python -m pytest tests/stack/test_prometheus.py tests/unit/operations -m "slow or not slow"
+
+soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS=n; figures in build/soak
+	@$(BIN)/python -m tests.crash.stack.soak --hours $(or $(HOURS),1)
+
+fuzz-long: $(VENV)/installed-tests  ## ten million inputs (INPUTS=n for another number): about an hour and a quarter on one core
+	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000)
 
 lint: $(VENV)/installed-tests  ## ruff
 	@$(BIN)/ruff check .

@@ -57,13 +57,13 @@ class Installation:
         """True when every event has its outcome and every record that no event can be read from is parked."""
         return not self.open_events and self.site.parked <= {_value(letter) for letter in self.letters}
 
-    async def settle(self, *, dying: str = "") -> bool:
-        """Wait until all is settled and return True, or False as soon as the worker `dying` was killed.
+    async def settle(self, *, dying: str = "", but: int = 0) -> bool:
+        """Wait until all is settled (or all `but` so many) and return True, or False as soon as the worker `dying` was killed.
 
         Fails when a worker ends in another way, or after PATIENCE seconds without news.
         """
         deadline = time.monotonic() + PATIENCE
-        while not self.settled:
+        while not (self.settled or 0 < len(self.open_events) <= but):
             for name, worker in self.rig.workers.items():
                 code = worker.poll()
                 if name == dying and code == KILLED:

@@ -105,7 +105,7 @@ def _set_trap(own: Installation, death: Death, kill: object) -> None:
 
 
 async def _mend(own: Installation) -> bool:
-    """After refusals by the index: the documents' next events must make everything right again. False: the worker died meanwhile."""
+    """After refusals by the index: the documents' next events make everything right again. False: the worker died meanwhile."""
     if own.forgiving:
         await own.send(own.site.refreshed())
         if not await own.settle(dying="one"):
