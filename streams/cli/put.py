@@ -17,7 +17,7 @@ from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.preview import FileFacts, known_media_type, read_bytes
 from streams.cli.sending import checked, revision_now, send_all, tenant_of
-from streams.connectors.content import content_of, fits, reference_to, too_large
+from streams.connectors.content import change_of, content_of, fits, reference_to, too_large
 from streams.errors import UsageError
 
 
@@ -26,8 +26,8 @@ def put(
     files: Annotated[list[Path], typer.Argument(help="Files to send.", show_default=False)],
     tenant: options.Tenant = "",
     document_id: Annotated[
-        str, typer.Option("--id", help="Document id; with one file only. Default: the path as given.", show_default=False)
-    ] = "",
+        str | None, typer.Option("--id", help="Document id; with one file only. Default: the path as given.", show_default=False)
+    ] = None,
     revision: Annotated[
         int | None, typer.Option("--revision", help="Revision. Default: the time now in microseconds.", show_default=False)
     ] = None,
@@ -55,12 +55,15 @@ def put(
 
     invocation = options.invocation(context)
     owner = tenant_of(tenant, invocation)
-    if document_id and len(files) > 1:
+    if document_id is not None and len(files) > 1:
         raise UsageError("--id names one document; give one file with it")
     facts = FileFacts(media_type, title, language, kind, tuple(label or ()))
     number = revision_now() if revision is None else revision
     checked("--revision", number)
-    changes = [_change(path, owner, document_id or default_id(path), number, facts, source_uri, ref) for path in files]
+    changes = [
+        _change(path, owner, default_id(path) if document_id is None else document_id, number, facts, source_uri, ref)
+        for path in files
+    ]
     _refuse_twins(changes)
     return FAILED if send_all(changes, KafkaSender(invocation.settings().kafka), json) else OK
 
@@ -78,7 +81,7 @@ def _change(
     checked("--id", document_id)
     data = read_bytes(path)
     media_type = known_media_type(path, facts.media_type)
-    change = DocumentChange(
+    change = change_of(
         tenant_id=tenant,
         document_id=document_id,
         revision=revision,

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import stat
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from schemas.codec import encode
 from schemas.document_change import Content, DocumentChange
+from streams.errors import UsageError
 from streams.topics import MAX_EVENT_BYTES
 
 _ROOM = 1024
 """Bytes left free for the record's key, headers and framing."""
+
+
+def read_file(path: Path, most_bytes: int = -1) -> bytes:
+    """Return the bytes of a file, or only its first `most_bytes`. Raises OSError, also where a device, pipe or socket has the name:
+    a folder that is watched may hold a link to anything, and reading some of them never ends."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(None, "it is no file but a folder, device, pipe or socket")
+        return file.read(most_bytes)
+
+
+def change_of(**fields: Any) -> DocumentChange:
+    """Return a change of what a person said. Raises UsageError naming the first field that can't stand in an event."""
+    try:
+        return DocumentChange(**fields)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(step) for step in fault["loc"]) or "event"
+        raise UsageError(f"{place}: {fault['msg'].removeprefix('Value error, ')}") from error
 
 
 def content_of(data: bytes, media_type: str) -> Content:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.document_change import DocumentChange
 from schemas.record import DocumentId, TenantId
 from streams.connectors.base import ChangeSender
-from streams.connectors.content import content_of, fits, reference_to, too_large
+from streams.connectors.content import change_of, content_of, fits, read_file, reference_to, too_large
 from streams.connectors.site_file import SITE_FILE, FileMetadata, load_site_file
 from streams.connectors.sync_plan import PlannedUpsert, Refusal, SourceFile, SyncPlan, plan_sync
 from streams.connectors.sync_state import SentDocument, SyncState, default_state_path, load_state, save_state, sole_owner
@@ -153,7 +153,7 @@ class DirectoryConnector:
         """Yield the events of a plan. A file that can't be read or sent any more goes to the report instead."""
         for upsert in plan.upserts:
             try:
-                data = upsert.file.path.read_bytes()
+                data = read_file(upsert.file.path)
                 change = self._change(upsert, data)
             except OSError as error:
                 report.failed.append(Refusal(upsert.file.document_id, f"{upsert.file.path} can't be read: {error.strerror}"))
@@ -178,7 +178,7 @@ class DirectoryConnector:
 
     def _change(self, upsert: PlannedUpsert, data: bytes) -> DocumentChange:
         file, said = upsert.file, upsert.file.metadata
-        change = DocumentChange(
+        change = change_of(
             tenant_id=self.tenant,
             document_id=file.document_id,
             revision=upsert.revision,
@@ -215,7 +215,7 @@ class DirectoryConnector:
                     f"{path} has {size:,} bytes, above parser.max_document_bytes {self._max_bytes:,}; split the page or raise it"
                 )
             else:
-                data = path.read_bytes()
+                data = read_file(path)
                 fingerprint = _fingerprint(data, media_type, source_uri, said)
                 problem = self._size_problem(path, data)
         except ValidationError as error:

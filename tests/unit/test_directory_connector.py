@@ -462,3 +462,23 @@ def test_a_moved_file_with_an_id_of_its_own_stays_the_same_document_with_a_new_a
         ("upsert", "a.md"),
         ("upsert", "moved.md"),
     ]
+
+
+def test_a_link_to_what_never_ends_is_refused_by_name_and_the_rest_is_sent(folder: Path) -> None:
+    os.mkfifo(folder.parent / "pipe")
+    (folder / "b-pipe.md").symlink_to(folder.parent / "pipe")
+    (folder / "b-zero.md").symlink_to("/dev/zero")
+    plan = connector(folder).plan()
+    assert [each.document_id for each in plan.refused] == ["b-pipe.md", "b-zero.md"]
+    assert all("device, pipe or socket" in each.reason for each in plan.refused)
+    broker = Broker()
+    connector(folder).execute(plan, broker)
+    assert [document for _, document in sent(broker)] == ["a.md", "c.md", "sub/b.md"]
+
+
+def test_metadata_that_fits_no_event_stops_its_own_file_only(folder: Path) -> None:
+    (folder / "site.yaml").write_text(f"files: {{a.md: {{language: {'x' * 40}}}}}", encoding="utf-8")
+    broker = Broker()
+    report = sync(folder, broker)
+    assert [(each.document_id, each.reason.partition(":")[0]) for each in report.failed] == [("a.md", "language")]
+    assert [document for _, document in sent(broker)] == ["c.md", "sub/b.md"]
