@@ -76,8 +76,5 @@ async def test_a_policy_that_moves_a_tenth_of_the_boundaries_embeds_hardly_more_
     await site.check(green)
     found = preview(sample_of(site.parsed), using(old), using(new))
     moved = found.chunks - found.same
-    assert green.embedded <= max(moved, 0) + len(site.newest)
-    assert green.embedded <= 1.2 * moved
-    if moved <= 0.10 * found.chunks:
-        assert green.embedded <= 0.12 * found.chunks
-    print(f"max_tokens {tokens}: {moved} of {found.chunks} moved, {green.embedded} embedded")
+    assert green.embedded <= moved
+    assert green.embedded <= 0.12 * found.chunks or moved > 0.10 * found.chunks
