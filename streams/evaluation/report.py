@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from streams.evaluation.golden import Golden
@@ -61,7 +60,7 @@ def rows(evaluations: Sequence[Evaluation]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How the questions moved from one evaluation to the next."""
+    """How the questions moved from one evaluation to another."""
 
     before: str
     after: str
@@ -70,9 +69,10 @@ class Comparison:
 
 
 def comparisons(evaluations: Sequence[Evaluation]) -> list[Comparison]:
-    """Return each evaluation set against the one before it."""
+    """Return each further evaluation set against the first."""
     found = []
-    for before, after in pairwise(evaluations):
+    before = evaluations[0]
+    for after in evaluations[1:]:
         risen, fallen = moved(before, after)
         found.append(Comparison(before.name, after.name, tuple(risen), tuple(fallen)))
     return found
