@@ -97,7 +97,7 @@ class Soak:
             f"sent to settled: {typical:.2f} s in the median interval's median, {slowest:.1f} s at the slowest (faults included)"
         )
         lines.append(
-            f"{len(self.own.receipts)} events, {len(self.faults)} faults; held against a clean rebuild {self.rests} times, equal each time"
+            f"{len(self.own.receipts)} events, {len(self.faults)} faults; {self.rests} times held against a clean rebuild and equal"
         )
         return flat, "\n".join(lines)
 
