@@ -16,7 +16,7 @@ from streams.cli.change_table import ChangeTable
 from streams.cli.exits import FAILED, OK
 from streams.cli.options import invocation
 from streams.cli.output import note, progress_bar, say
-from streams.cli.policies import DEFAULT_POLICY, read_policy
+from streams.cli.policies import read_policy
 from streams.connectors.directory import DirectoryConnector
 from streams.connectors.sender import KafkaSender
 from streams.embedded.sample_edits import Edit, load_edits
@@ -28,6 +28,7 @@ from streams.reading.search import Question, search
 from streams.settings import load_settings
 
 TENANT = "demo"
+POLICY = "hybrid"
 QUESTIONS = (
     "出差住宿费最多能报销多少？",
     "How do I reset the gateway to factory settings?",
@@ -55,7 +56,7 @@ def demo(
         raise UsageError(f"--keep {folder}: it holds a site already; name a new folder")
     try:
         shutil.copytree(sample_site(), site)
-        policy = read_policy(DEFAULT_POLICY)
+        policy = read_policy(POLICY)
         stack = EmbeddedStack(folder / "stack", policy.policy, policy.text, settings)
         connector = DirectoryConnector(site, TENANT, folder / "sync-state.json")
         return asyncio.run(_Demo(stack, connector, load_edits(site)).run())
