@@ -26,8 +26,6 @@ from streams.reading.waiting import GroupLag, group_lags
 from streams.settings import KafkaSettings, Settings
 
 log = structlog.get_logger(__name__)
-NOBODY = "docdelta-lag"
-"""A group that never commits: its lag is the number of records there are."""
 LOOK_AHEAD_RECORDS = 200
 LOOK_AHEAD_BYTES = 8 << 20
 LOOK_AHEAD_SECONDS = 5.0
@@ -93,7 +91,8 @@ class LagReader:
         for group in groups:
             fresh = {place: start for place, start in behind.items() if place[0] == group.group and place not in known}
             self._ahead |= look_ahead(self.settings.kafka, fresh)
-        letters = group_lag(self.settings.kafka, NOBODY, [self.settings.topics.dead_letters])
+        nobody = f"{self.settings.kafka.topic_prefix}-lag"  # never commits: its lag is the number of records there are
+        letters = group_lag(self.settings.kafka, nobody, [self.settings.topics.dead_letters])
         return Reading(tuple(groups), dict(self._ahead), sum(each.end - each.begin for each in letters))
 
     def _still(self, place: tuple[str, str, int], start: int) -> bool:

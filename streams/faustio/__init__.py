@@ -9,4 +9,5 @@ keyed_runner.py one handler call a record, order per key, acks in offset order
 batch_runner.py one handler call a group of records, acks in offset order
 continuity.py   tripwire: no offset of an uncompacted topic is skipped
 readiness.py    is an app recovered, and what does it own
+tracing.py      trace context from record to record
 """

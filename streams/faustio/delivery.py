@@ -17,6 +17,7 @@ from faust.exceptions import NotReady, ProducerSendError
 
 from streams import metrics
 from streams.errors import DocdeltaError, InvariantBroken, PoisonRecord, Stopping, Unavailable
+from streams.faustio.scope import headers_for
 
 ENVELOPE_BYTES = 512
 """Room for what Kafka adds to key and value; a broker's limit counts it."""
@@ -44,8 +45,9 @@ async def deliver(
     if size > limit:
         raise PoisonRecord("record is over the topic's size limit", topic=topic, bytes=size, limit=limit)
     try:
+        headers = headers_for(key) if on_confirmed is None else None
         with metrics.publishing("record" if on_confirmed is None else "table"):
-            sent: asyncio.Future[Any] = await app.producer.send(topic, key, value, partition, None, None)
+            sent: asyncio.Future[Any] = await app.producer.send(topic, key, value, partition, None, headers)
             await asyncio.shield(_confirmed(sent, on_confirmed))
     except DocdeltaError:
         raise

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 from faust.streams import _current_event
+from structlog.contextvars import bound_contextvars
 
 from streams.errors import InvariantBroken
+from streams.faustio.tracing import Headers, trace_headers, trace_id
 
 _events: ContextVar[tuple[Any, ...]] = ContextVar("docdelta_events", default=())
 
@@ -19,10 +21,19 @@ _events: ContextVar[tuple[Any, ...]] = ContextVar("docdelta_events", default=())
 def handling(events: Sequence[Any]) -> Iterator[None]:
     """Mark `events` as the ones in hand, for this task and all it starts."""
     token = _events.set(tuple(events))
+    trace = trace_id(trace_headers(events[0])) if len(events) == 1 else ""
     try:
-        yield
+        with bound_contextvars(trace_id=trace) if trace else nullcontext():
+            yield
     finally:
         _events.reset(token)
+
+
+def headers_for(key: bytes) -> Headers:
+    """Return the trace headers for a record with this key: those of the record in hand that it is made of. Empty where none is."""
+    events = _events.get()
+    of_key = [event for event in events if event.message.key == key] or (list(events) if len(events) == 1 else [])
+    return trace_headers(of_key[-1]) if of_key else []
 
 
 def event_for(key: bytes) -> Any:

@@ -9,13 +9,18 @@ import asyncio
 import time
 from pathlib import Path
 
+from schemas.codec import decode, encode
+from schemas.receipt import Receipt
 from streams import metrics
+from streams.kafka.produce import OutRecord, produce_all
+from streams.kafka.read import read_topic
 from streams.settings import KafkaSettings
 from tests.contracts.qdrant_shim import Fault, rate_limited
-from tests.stack.rig import PARTITIONS, a_page, delete, rig, upsert
+from tests.stack.rig import PARTITIONS, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import Scrape, free_port, get, scrape, scrape_when
 
 CHECKED_BY_LAG = {"DOCDELTA_WORKER__LAG_SECONDS": "1"}
+TRACEPARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def _port(port: int) -> dict[str, str]:
@@ -43,7 +48,9 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         edit, moved = upsert("d0", 2, a_page("d0", edit=" today")), upsert("d1", 2, a_page("d1"), title="Another")
         same, gone = upsert("d2", 2, a_page("d2")), delete("d3", 2)
         late, broken = upsert("d0", 1, "late", event_id="late"), upsert("d4", 2, "x", media_type="application/x-nonsense")
-        outcome = await stack.put(edit, moved, same, gone, late, broken)
+        traced = OutRecord(stack.settings.topics.documents, b"acme/d0", encode(edit), {"traceparent": TRACEPARENT})
+        await asyncio.to_thread(produce_all, stack.kafka, [traced])
+        outcome = await stack.put(moved, same, gone, late, broken) | await stack.outcomes([edit.event_id])
         assert outcome[broken.event_id].outcome == "dead_lettered"
         await stack.send_raw((b"nonsense", b"{"))  # no document: a dead letter and no receipt
         found = await scrape_when(port, lambda seen: seen.sum("docdelta_dead_letter_records") == 2 and _no_lag(seen))
@@ -73,10 +80,19 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         assert 0 <= found.sum("docdelta_canary_age_seconds") < 60
         assert (await get(port, "/livez"))[0] == (await get(port, "/readyz"))[0] == 200
 
+        await _the_trace_arrived(stack)
         await _faults_are_counted(stack, port)
 
 
-async def _faults_are_counted(stack, port: int) -> None:
+async def _the_trace_arrived(stack: Rig) -> None:
+    """The trace of the one traced event is on its receipt and on no other."""
+    records = await asyncio.to_thread(lambda: list(read_topic(stack.kafka, stack.settings.topics.receipts)))
+    traced = [decode(record.value or b"", Receipt).event_id for record in records if record.headers.get("traceparent")]
+    assert traced == ["acme/d0@2"]
+    assert TRACEPARENT.split(b"-")[1].decode() in stack.log()
+
+
+async def _faults_are_counted(stack: Rig, port: int) -> None:
     """An index that is away shows while it lasts, and what it cost stays in the counters."""
     before = await scrape(port)
     stack.shim.faults += [rate_limited(1)] + [Fault(status=503)] * 3

@@ -1,0 +1,30 @@
+"""Trace context in Kafka headers: what a record brought goes on to every record that is made of it, and into its log lines.
+
+W3C Trace Context (`traceparent`, `tracestate`), carried and never made: a sender that traces finds its trace in [parsed],
+[changes], [receipts] and [dead-letters]. Changelogs are left out, nobody reads them by trace.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Headers = list[tuple[str, bytes]]
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+LARGEST_STATE = 512
+"""Bytes of `tracestate` that must be carried; a longer one is dropped."""
+
+
+def trace_headers(event: Any) -> Headers:
+    """Return the trace headers of a Faust event as they are sent on; empty where it brought none that are well formed."""
+    brought = {name: value for name, value in dict(event.message.headers or ()).items() if isinstance(value, bytes)}
+    parent, state = brought.get("traceparent", b""), brought.get("tracestate", b"")
+    if not TRACEPARENT.fullmatch(parent):
+        return []
+    return [("traceparent", parent), ("tracestate", state)] if 0 < len(state) <= LARGEST_STATE else [("traceparent", parent)]
+
+
+def trace_id(headers: Headers) -> str:
+    """Return the trace's id in hex; empty without one."""
+    found = TRACEPARENT.fullmatch(dict(headers).get("traceparent", b""))
+    return found[1].decode() if found else ""
