@@ -102,7 +102,13 @@ class _Dev:
 
     async def _sync(self, sender: KafkaSender, everything: bool = False) -> list[str]:
         """Send what changed; return the ids of the events sent."""
-        plan = await asyncio.to_thread(lambda: self._connector.plan(everything=everything, delete=True))
+        try:
+            plan = await asyncio.to_thread(lambda: self._connector.plan(everything=everything, delete=True))
+        except UsageError as error:
+            if everything:
+                raise  # nothing runs yet that would be lost
+            note(f"nothing sent: {error}")  # such as a site.yaml half written: the next save is looked at again
+            return []
         for refusal in plan.refused:
             note(f"not sent: {refusal.document_id}: {refusal.reason}")
         if plan.held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams.cli.exits import INTERRUPTED, OK, epilog, exit_code_of
+from streams.cli.exits import FAILED, INTERRUPTED, OK, epilog, exit_code_of
 from streams.cli.options import Invocation
 from streams.cli.output import note
 
@@ -51,6 +52,10 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("Operation", "worker", "worker:worker"),
 )
 """Every command: where it stands in the help, its name, and the file of this folder that holds it."""
+
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR}
+"""What a file system answers where a person must act. Other errors of the system deserve their traceback."""
 
 
 def _everywhere(
@@ -97,16 +102,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command = typer.main.get_command(build(words))
         result = command.main(args=words, prog_name="docdelta", standalone_mode=False)
+        sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
     except typer.TyperException as error:
         note(f"docdelta: {error.format_message()} (see docdelta {_asked_command(error)}--help)")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         note("stopped")
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise  # typer ends with 1 at a closed pipe
         # The reader of our pipe has seen enough. Python would complain once more at exit, unless stdout leads nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return OK
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        what = f"{error.filename} can't be read or written" if error.filename else "the output can't be written"
+        note(f"docdelta: {what}: {error.strerror}")
+        _silence_stdout()
+        return FAILED
     except Exception as error:
         code = exit_code_of(error)
         if code is None:
@@ -114,6 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(f"docdelta: {error}")
         return code
     return result if isinstance(result, int) else OK
+
+
+def _silence_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _asked_command(error: typer.TyperException) -> str:

@@ -23,6 +23,14 @@ PATIENCE_SECONDS = 1.0
 """Work that lasts longer gets a progress bar."""
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to `main`; rich itself would end the process with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what rich has caught."""
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Return the console for results. Made anew on each call: tests and pipes replace the stream."""
     return _console(sys.stdout)
@@ -36,7 +44,7 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     watched = stream.isatty()
     width = None if watched or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False, legacy_windows=False)
+    return _Console(file=stream, width=width, highlight=False, emoji=False, markup=False, legacy_windows=False)
 
 
 def print_json(value: Any) -> None:

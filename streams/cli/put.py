@@ -60,10 +60,8 @@ def put(
     facts = FileFacts(media_type, title, language, kind, tuple(label or ()))
     number = revision_now() if revision is None else revision
     checked("--revision", number)
-    changes = [
-        _change(path, owner, default_id(path) if document_id is None else document_id, number, facts, source_uri, ref)
-        for path in files
-    ]
+    ids = [default_id(path) if document_id is None else document_id for path in files]
+    changes = [_change(path, owner, each, number, facts, source_uri, ref) for path, each in zip(files, ids, strict=True)]
     _refuse_twins(changes)
     return FAILED if send_all(changes, KafkaSender(invocation.settings().kafka), json) else OK
 
