@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from chunking.policy import ChunkPolicy
@@ -12,7 +12,7 @@ from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender, no_lender
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Clock, Outbox
-from streams.batches.pace import Pace
+from streams.batches.pace import GROUP_DOCUMENTS, Lanes, Pace
 from streams.embedders.sparse import open_sparse
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
 from streams.faustio.batch_runner import BatchRunner
@@ -37,6 +37,10 @@ class BatchParts:
     lender: Callable[[], Lender | None] = no_lender
     pace: Pace = field(default_factory=Pace)
     """How fast [parsed] is taken; set while the batch is built."""
+    lanes: Lanes = field(default_factory=Lanes)
+    """Shared by all batches of a worker."""
+    is_live: Callable[[], bool] = lambda: True
+    """False while the batch is built: then it yields to those that are served."""
 
 
 def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeApp:
@@ -73,12 +77,23 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
     )
     worker = settings.worker
 
-    async def chunk_at_pace(record: InRecord) -> None:
-        await parts.pace.turn(app.leaving)
+    async def chunk(record: InRecord) -> None:
+        if not parts.is_live():
+            await parts.pace.turn(app.leaving)
+            await parts.lanes.quiet()
         await chunker.handle(record)
 
-    KeyedRunner(app, "chunker", chunk_at_pace, worker.in_flight).attach(parsed)
+    async def index(records: Sequence[InRecord]) -> None:
+        if parts.is_live():
+            with parts.lanes.busy():
+                await indexer.handle(records)
+            return
+        for start in range(0, len(records), GROUP_DOCUMENTS):
+            await parts.lanes.quiet()
+            await indexer.handle(records[start : start + GROUP_DOCUMENTS])
+
+    KeyedRunner(app, "chunker", chunk, worker.in_flight).attach(parsed)
     BatchRunner(
-        app, "indexer", indexer.handle, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
+        app, "indexer", index, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
     ).attach(changes)
     return app

@@ -295,14 +295,20 @@ class Worker:
         if policy.embedding.spec not in self._embedders:
             self._embedders[policy.embedding.spec] = await asyncio.to_thread(open_embedder, settings.embedder, policy.embedding)
         pace = Pace(batch.build_rate if _is_build(batch) else None)
+
+        def is_live() -> bool:
+            return not _is_build(self._now_of(batch))
+
         parts = BatchParts(
             batch=batch,
             policy=policy,
             counter=counter(policy.limits.tokenizer),
             index=index,
-            embedder=LaneEmbedder(self._embedders[policy.embedding.spec], self._lanes, lambda: not _is_build(self._now_of(batch))),
+            embedder=LaneEmbedder(self._embedders[policy.embedding.spec], self._lanes, is_live),
             lender=lambda: self._lender_for(batch),
             pace=pace,
+            lanes=self._lanes,
+            is_live=is_live,
         )
         app = build_batch_app(settings, parts, utc_now)
         self._hosted[batch.batch] = _Hosted(app, pace)

@@ -1,19 +1,23 @@
-"""How a build yields to live work: a pace for its documents, and lanes before the embedding model.
+"""How a build yields to live work: a pace for its documents, and lanes before model and index.
 
-Live work never waits for more than one slice of a build's texts; a build goes on while live work embeds nothing.
+Live work waits for one slice of a build's texts and one small group of its writes at most; a build begins its next piece when no
+live work is in hand.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from streams.errors import Stopping
 from streams.ports import Embedder, Vector
 
-SLICE_TEXTS = 16
+SLICE_TEXTS = 8
 """Texts of a build that are embedded at once: what live work may have to wait for."""
+GROUP_DOCUMENTS = 8
+"""Documents of a build that are indexed at once: their writes stand before a live one."""
 STARVED_SECONDS = 5.0
 """A build that live work has kept waiting so long embeds one slice all the same: a batch that never ends helps nobody."""
 
@@ -63,7 +67,7 @@ async def _first_of(leaving: asyncio.Event, changed: asyncio.Event, seconds: flo
 
 @dataclass(slots=True)
 class Lanes:
-    """What live work of all batches of a worker is embedding, or waits to."""
+    """What live work of all batches of a worker is in hand: builds begin their next piece when there is none."""
 
     live: int = 0
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,8 +86,17 @@ class Lanes:
         if not self.live:
             self._quiet.set()
 
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Mark live work for as long as the block takes."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
     async def quiet(self) -> None:
-        """Return when no live work embeds, at the latest after STARVED_SECONDS."""
+        """Return when no live work is in hand, at the latest after STARVED_SECONDS."""
         try:
             await asyncio.wait_for(self._quiet.wait(), STARVED_SECONDS)
         except TimeoutError:
@@ -120,11 +133,8 @@ class LaneEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector a text, in order. Errors of the inner embedder."""
         if self.is_live():
-            self.lanes.enter()
-            try:
+            with self.lanes.busy():
                 return await self.inner.embed(texts)
-            finally:
-                self.lanes.leave()
         vectors: list[Vector] = []
         for start in range(0, len(texts), SLICE_TEXTS):
             await self.lanes.quiet()
