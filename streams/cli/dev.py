@@ -24,6 +24,9 @@ from streams.errors import UsageError
 from streams.logs import configure_logs
 from streams.settings import Settings, load_settings
 
+TICK_SECONDS = 0.5
+"""How often it is looked whether the folder is still the one that is watched."""
+
 
 def dev(
     context: typer.Context,
@@ -93,12 +96,31 @@ class _Dev:
         gone = asyncio.create_task(self._stack.worker.wait())
         gone.add_done_callback(lambda _: self._stop.set())
         try:
-            async for _ in awatch(self._connector.root, stop_event=self._stop, debounce=200, step=50, rust_timeout=500):
-                await self._sync(sender)
+            while not self._stop.is_set():
+                await self._watch_this_folder(sender)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), TICK_SECONDS)
         finally:
             gone.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await gone
+
+    async def _watch_this_folder(self, sender: KafkaSender) -> None:
+        """Sync at every change until the folder is moved away or replaced: the system watches a folder, not a name."""
+        root = self._connector.root
+        here = _identity(root)
+        if here is None:
+            return
+        ticks = awatch(
+            root, stop_event=self._stop, debounce=200, step=50, rust_timeout=int(TICK_SECONDS * 1000), yield_on_timeout=True
+        )
+        await self._sync(sender)  # what changed while nobody watched
+        async for changes in ticks:
+            if changes:
+                await self._sync(sender)
+            moved = any(Path(path) in (root, root.absolute()) for _, path in changes)
+            if moved or _identity(root) != here:
+                return
 
     async def _sync(self, sender: KafkaSender, everything: bool = False) -> list[str]:
         """Send what changed; return the ids of the events sent."""
@@ -117,3 +139,12 @@ class _Dev:
         for refusal in report.failed:
             note(f"not sent: {refusal.document_id}: {refusal.reason}")
         return [change.event_id for change in report.confirmed]
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Return what tells a folder from another of the same name, or None where there is none."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
