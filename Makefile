@@ -35,7 +35,7 @@ test: $(VENV)/installed-tests  ## set up, then lint, types and all tests but the
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m schemas.export --check
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-fast: $(VENV)/installed-tests  ## only what needs no broker
 	@$(BIN)/python -m pytest -m "not slow and not kafka" --ignore tests/stack --ignore tests/crash
