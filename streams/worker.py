@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import shutil
 import signal
 import tempfile
@@ -86,6 +88,8 @@ class Worker:
     def __init__(self, settings: Settings, only: str | None = None, index: VectorIndex | None = None) -> None:
         self._settings = settings
         self._wants = wants(only)
+        self._only = only
+        self._folder_lock: int | None = None
         self._shared_index = index
         self._index: VectorIndex | None = index
         self._pool: ParsePool | None = None
@@ -110,6 +114,8 @@ class Worker:
         settings = self._settings
         await asyncio.to_thread(require_as_planned, settings.kafka, shared_topics(settings.topics, settings.kafka.partitions))
         _make_folder(settings.worker.state_dir)
+        if settings.worker.state == "rocksdb":
+            self._folder_lock = _take_folder(settings.worker.state_dir, self._only or "all")
         if self._index is None:
             self._index = open_index(settings.qdrant)
         if self._wants(PARSER):
@@ -175,6 +181,9 @@ class Worker:
             await self._pool.close()
         if self._index is not None and self._shared_index is None:
             await self._index.close()
+        if self._folder_lock is not None:
+            os.close(self._folder_lock)
+            self._folder_lock = None
 
     def _host(self, name: str, app: SafeApp) -> None:
         """Run an app beside the others; if it goes down by itself, the worker goes down."""
@@ -357,6 +366,18 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         words = f"setting worker.state_dir: {folder.absolute()} can't be made and written to: {error.strerror}"
         raise UsageError(words) from error
+
+
+def _take_folder(folder: Path, part: str) -> int:
+    """Return the lock of a worker's state folder, held until it is closed or the process ends. UsageError when another has it."""
+    lock = os.open(folder / f"{part.replace(':', '-')}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        words = f"setting worker.state_dir: another worker works in {folder.absolute()}; give each one a folder of its own"
+        raise UsageError(words) from error
+    return lock
 
 
 async def run_worker(settings: Settings, only: str | None = None) -> int:
