@@ -10,13 +10,16 @@ from chunking.tokens import TokenCounter
 from schemas.batch import BatchRecord
 from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender, no_lender
+from streams.agents.lost_state import LostState
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Clock, Outbox
 from streams.batches.pace import GROUP_DOCUMENTS, Lanes, Pace
+from streams.duties import BatchDuties, Group
 from streams.embedders.sparse import open_sparse
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
 from streams.faustio.batch_runner import BatchRunner
 from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.handover import Handover
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
@@ -96,4 +99,8 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
     BatchRunner(
         app, "indexer", index, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
     ).attach(changes)
+    names = (topics.parsed, topics.changes(batch))
+    lost = LostState(chunker, indexer, *names, changelog)
+    duties = BatchDuties(Group(settings.kafka, group, names, changelog, patience), lost, manifests)
+    Handover(app, duties, settings.handover_grace_seconds)
     return app

@@ -5,7 +5,9 @@ from __future__ import annotations
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import Clock, Outbox
 from streams.content_refs import ContentRefs
+from streams.duties import Group, ParserDuties
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
+from streams.faustio.handover import Handover
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
@@ -20,14 +22,17 @@ def build_parser_app(settings: Settings, pool: ParsePool, refs: ContentRefs, now
     app = make_app(topics.parser_group, settings, settings.worker.state_dir / topics.parser_group)
     documents = raw_topic(app, topics.documents, settings.kafka.partitions)
     changelog = topics.changelog(topics.parser_group, topics.seen_table)
-    seen = raw_table(app, topics.seen_table, settings.kafka.partitions, changelog)
+    seen = FaustTable(raw_table(app, topics.seen_table, settings.kafka.partitions, changelog))
+    patience = Patience(app.leaving)
     agent = ParserAgent(
-        outbox=Outbox(FaustLog(app), topics, Patience(app.leaving), now, stage="parser"),
-        seen=FaustTable(seen),
+        outbox=Outbox(FaustLog(app), topics, patience, now, stage="parser"),
+        seen=seen,
         parse=pool.parse,
         fetch=refs.fetch,
         max_document_bytes=settings.parser.max_document_bytes,
         poison_attempts=settings.worker.poison_attempts,
     )
     KeyedRunner(app, "parser", agent.handle, settings.worker.in_flight).attach(documents)
+    group = Group(settings.kafka, topics.parser_group, (topics.documents,), changelog, patience)
+    Handover(app, ParserDuties(group, seen), settings.handover_grace_seconds)
     return app

@@ -23,6 +23,9 @@ from streams.crash_points import VARIABLE as CRASH_VARIABLE
 from streams.errors import UsageError
 from streams.topics import TopicNames
 
+PRODUCE_TIMEOUT_SECONDS = 60.0
+"""How long one try to write a record may take. Faust's default of 20 minutes would hide an outage."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,6 +108,9 @@ class WorkerSettings(_Part):
     poison_attempts: int = Field(default=3, ge=1, le=20)
     """How often an error of an unknown kind is tried before the record is dead-lettered."""
     drain_seconds: float = Field(default=8, gt=0)
+    handover_grace_seconds: float | None = Field(default=None, ge=0, le=240)
+    """How long what was done for a partition taken over is kept uncommitted, to be checked again: longer than anything its last
+    owner has under way. Unset: the longest of index timeout, session timeout and one try to write to Kafka. 0: off."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int = Field(default=9464, ge=0, le=65535)
     """`/metrics`, `/livez` and `/readyz`. 0: off."""
@@ -145,6 +151,13 @@ class Settings(BaseSettings):
     def topics(self) -> TopicNames:
         """Topic names under the configured prefix."""
         return TopicNames(self.kafka.topic_prefix)
+
+    @property
+    def handover_grace_seconds(self) -> float:
+        """The grace of a handover, chosen from the other limits where it is not set."""
+        chosen = self.worker.handover_grace_seconds
+        limits = (self.qdrant.timeout_seconds, self.kafka.session_timeout_seconds, PRODUCE_TIMEOUT_SECONDS)
+        return max(limits) if chosen is None else chosen
 
     @classmethod
     def settings_customise_sources(

@@ -84,9 +84,7 @@ class EmbeddedStack:
             rebalance_timeout_seconds=30,
         )
         self.settings = self._embedded(kafka)
-        self.batch = batch_record(
-            self._policy, self._policy_yaml, "active", self.settings.qdrant.alias, utc_now(), note="embedded"
-        )
+        self.batch = batch_record(self._policy, self._policy_yaml, "active", self.settings.qdrant.alias, utc_now(), note="embedded")
         await asyncio.to_thread(self._prepare_topics)
         self.server = await serve(self.index)
         self._closing.push_async_callback(self.server.close)
@@ -99,6 +97,7 @@ class EmbeddedStack:
         qdrant = QdrantSettings(path=self.folder / "index", alias=self._base.qdrant.alias)
         port = self._base.worker.metrics_port if "metrics_port" in self._base.worker.model_fields_set else 0  # only when asked for
         own = {"state": "memory", "state_dir": self.folder / "state", "batch_seconds": 0.02, "metrics_port": port}
+        own["handover_grace_seconds"] = 0  # one process: nobody to take over from
         worker = WorkerSettings(**{**self._base.worker.model_dump(), **own})
         return self._base.model_copy(update={"kafka": kafka, "qdrant": qdrant, "worker": worker})
 

@@ -11,15 +11,14 @@ from typing import Any
 import faust
 
 from streams.errors import InvariantBroken, UsageError
+from streams.faustio.handover import Handover
 from streams.faustio.recovery import SafeConsumer, SafeTableManager
 from streams.faustio.runner import Runner
 from streams.faustio.table import AckedTable
-from streams.settings import KafkaSettings, Settings
+from streams.settings import PRODUCE_TIMEOUT_SECONDS, KafkaSettings, Settings
 from streams.topics import MAX_EVENT_BYTES, MAX_RECORD_BYTES
 
 REQUEST_TIMEOUT_SECONDS = 90.0
-PRODUCE_TIMEOUT_SECONDS = 60.0
-"""How long one try to write a record may take. Faust's default of 20 minutes would hide an outage."""
 FETCH_WAIT_SECONDS = 0.5
 TANSU_FETCH_WAIT_SECONDS = 0.05
 """Tansu holds a fetch for the whole wait even when a record comes meanwhile; Apache Kafka answers at once."""
@@ -38,6 +37,8 @@ class SafeApp(faust.App):  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.runners: list[Runner] = []
+        self.handover: Handover | None = None
+        """Set by `Handover` itself, where the app has one."""
         self.leaving = asyncio.Event()
         """Set while partitions are given up, at a rebalance and at shutdown, and time is short. A handler that waits out an outage
         watches it and raises Stopping. Cleared when the next generation begins."""
@@ -58,21 +59,30 @@ class SafeApp(faust.App):  # type: ignore[misc]
         """
         self.ready.clear()
         patience = 0.0 if self.crashed else self.drain_seconds / 2
-        for runner in self.runners:
-            runner.close()
-        await self._for_each_runner(lambda runner: runner.finish(patience))
+        for part in self._parts:
+            part.close()
+        await self._for_each_part(lambda part: part.finish(patience))
         self.leaving.set()
-        await self._for_each_runner(lambda runner: runner.finish(patience))
-        await self._for_each_runner(lambda runner: runner.cancel())
+        await self._for_each_part(lambda part: part.finish(patience))
+        if self.handover is not None:
+            self.handover.left_behind(sum(runner.in_flight for runner in self.runners))
+        await self._for_each_part(lambda part: part.cancel())
 
-    async def _for_each_runner(self, act: Callable[[Runner], Awaitable[None]]) -> None:
-        await asyncio.gather(*(act(runner) for runner in self.runners))
+    @property
+    def _parts(self) -> list[Runner | Handover]:
+        return [*self.runners, *([self.handover] if self.handover is not None else [])]
+
+    async def _for_each_part(self, act: Callable[[Runner | Handover], Awaitable[None]]) -> None:
+        await asyncio.gather(*(act(part) for part in self._parts))
 
     def reopen(self) -> None:
         """Let the runners take the records of the new generation."""
         if self.stopping or self.should_stop:
             return
         self.leaving.clear()
+        if self.handover is not None:
+            self.handover.reopen()  # prepares first
+            return
         for runner in self.runners:
             runner.reopen()
 

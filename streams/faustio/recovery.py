@@ -143,6 +143,11 @@ class SafeConsumer(driver.Consumer):  # type: ignore[misc]
         finally:
             self.not_waiting_next_records.set()
 
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Any:
+        """Leave out what a handover holds back (handover.py): acknowledged, and committed once it is re-checked."""
+        held = self.app.handover.held if self.app.handover is not None else ()
+        return (tp for tp in super()._filter_tps_with_pending_acks(topics) if tp.partition not in held)
+
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Finish and commit before the stock code forgets what was acknowledged."""
         if revoked and not self.app.should_stop:

@@ -73,6 +73,8 @@ class Runner(ABC):
         self._failed = False
         self.group = self.topic = ""
         """Consumer group and input topic, once attached."""
+        self.on_taken: Callable[[Any], None] | None = None
+        """Told of each event that is taken into work."""
 
     @property
     def records_in_hand(self) -> int:
@@ -130,6 +132,8 @@ class Runner(ABC):
     def _place(self, stream: Any, event: Any) -> Slot:
         slot = Slot(event, stream)
         self._queues[event.message.tp].append(slot)
+        if self.on_taken is not None:
+            self.on_taken(event)
         return slot
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
@@ -191,8 +195,12 @@ class Runner(ABC):
         self._open.clear()
         self._forget()
 
-    async def finish(self, seconds: float) -> None:
-        """Return when no handler is at work, or after `seconds`."""
+    def hold(self) -> None:
+        """Begin nothing more until `reopen`, within the same generation: what was admitted stays, handlers go on to their end."""
+        self._open.clear()
+
+    async def finish(self, seconds: float | None) -> None:
+        """Return when no handler is at work, or after `seconds` (None: however long it takes)."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=seconds)
 

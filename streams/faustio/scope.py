@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from faust.streams import _current_event
@@ -51,6 +52,26 @@ def event_for(key: bytes) -> Any:
         if event.message.key == key:
             return event
     raise InvariantBroken("table key belongs to no record of this group", key=key)
+
+
+@dataclass(frozen=True)
+class _Place:
+    topic: str
+    partition: int
+    key: None = None
+    headers: None = None
+
+
+@dataclass(frozen=True)
+class _Standing:
+    message: _Place
+
+
+@contextmanager
+def standing_in(topic: str, partition: int) -> Iterator[None]:
+    """Use tables with no record in hand: every key is taken to live in the partition, of a topic that feeds the table."""
+    with handling([_Standing(_Place(topic, partition))]):
+        yield
 
 
 @contextmanager

@@ -41,6 +41,14 @@ def read_topic(
     return _up_to(settings, topic, ends, key, begin or {})
 
 
+def read_span(settings: KafkaSettings, topic: str, partition: int, begin: int, end: int) -> list[InRecord]:
+    """Return the records of a partition from offset `begin` up to, not including, `end`, as far as they are still kept.
+
+    NotPrepared when the topic is missing; NotReachable when nothing comes for 30 s.
+    """
+    return list(_up_to(settings, topic, {partition: end}, None, {partition: begin}))
+
+
 def _up_to(
     settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None, begin: Mapping[int, int]
 ) -> Iterator[InRecord]:

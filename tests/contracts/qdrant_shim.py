@@ -31,7 +31,7 @@ class Fault:
     status: answered so, nothing carried out. hang: never answered, nothing carried out. cut_before: connection cut, nothing carried
     out. cut_after: carried out, connection cut. killed_after: that many operations of a batch carried out, connection cut.
     said: carried out, but every operation is reported with this status. garbled: carried out, the answer is no JSON.
-    pretend: answered with true, nothing carried out.
+    pretend: answered with true, nothing carried out. until: carried out once that event is set, whoever asked.
     and_then: called with `killed_after`, before the connection is cut: to kill whoever asked.
     """
 
@@ -47,6 +47,7 @@ class Fault:
     said: str | None = None
     garbled: bool = False
     pretend: bool = False
+    until: asyncio.Event | None = None
     and_then: Callable[[], None] | None = None
 
 
@@ -104,6 +105,9 @@ class Shim:
             return answer
         if fault.hang:
             await asyncio.Event().wait()
+        if fault.until is not None:
+            await fault.until.wait()
+            return await handler(request)
         if fault.cut_before:
             return _cut(request)
         if fault.killed_after is not None:

@@ -117,9 +117,7 @@ class Pipeline:
         manifests = Manifests(self.table)
         self.parser = ParserAgent(outboxes["parser"], self.seen, self._parse, _no_fetch, 1_000_000)
         tokens = counter(self.policy.limits.tokenizer)
-        self.chunker = ChunkerAgent(
-            outboxes["chunker"], manifests, self.index, self.batch, self.policy, tokens, self.embedder
-        )
+        self.chunker = ChunkerAgent(outboxes["chunker"], manifests, self.index, self.batch, self.policy, tokens, self.embedder)
         self.indexer = IndexerAgent(outboxes["indexer"], manifests, self.index, self.embedder, self.batch)
 
     async def _parse(self, data: bytes | str, media_type: str, *, place: Any = None, **about: Any) -> Document:
@@ -145,13 +143,16 @@ class Pipeline:
         )
         self.send_raw(document_key(tenant, document), encode(change))
 
-    async def drain(self) -> None:
-        """Run the three agents until nothing stands before them. An error that leaves an agent leaves its records where they are."""
+    async def drain(self, index: bool = True) -> None:
+        """Run the three agents (not the indexer, where `index` is false) until nothing stands before them.
+
+        An error that leaves an agent leaves its records where they are.
+        """
         await self._prepare()
         await self._each(self.names.documents, self.parser.handle)
         await self._each(self.names.parsed, self.chunker.handle)
         topic = self.names.changes(self.batch)
-        while group := self.log.topics[topic][(at := self.positions.get(topic, 0)) : at + self.group_size]:
+        while index and (group := self.log.topics[topic][(at := self.positions.get(topic, 0)) : at + self.group_size]):
             await self.indexer.handle(group)
             self.positions[topic] = at + len(group)
 

@@ -1,0 +1,94 @@
+"""What the apps owe to partitions they take over (faustio/handover.py): look for lost state, re-check when the grace is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from streams.agents.lost_state import LostState, never_worked_on
+from streams.agents.manifests import Manifests
+from streams.agents.recheck import recheck, recheck_seen
+from streams.daemon import in_daemon_thread
+from streams.errors import NotReachable, Unavailable
+from streams.faustio.handover import Taken
+from streams.faustio.scope import standing_in
+from streams.kafka.offsets import PartitionLag, group_lag
+from streams.kafka.read import read_span
+from streams.patience import Patience
+from streams.ports import Table
+from streams.settings import KafkaSettings
+
+Answer = TypeVar("Answer")
+AT_ONCE = 64
+"""Records of [changes] in memory during a re-check; one is about 2 MiB at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group, its input topics in order, and the changelog of its table."""
+
+    kafka: KafkaSettings
+    name: str
+    topics: tuple[str, ...]
+    changelog: str
+    patience: Patience
+
+    async def places(self) -> list[PartitionLag]:
+        """Return where topics and changelog begin and end, and what is committed; waits while the broker is away."""
+        return await self.ask(partial(group_lag, self.kafka, self.name, {*self.topics, self.changelog}), "reading where topics end")
+
+    async def ask(self, read: Callable[[], Answer], what: str) -> Answer:
+        """Return what a blocking read from the broker returns; waits while the broker is away."""
+
+        async def once() -> Answer:
+            try:
+                return await in_daemon_thread(read, what)
+            except NotReachable as error:
+                raise Unavailable(str(error)) from error
+
+        return await self.patience.hold(once, what)
+
+
+@dataclass(frozen=True, slots=True)
+class ParserDuties:
+    """streams.faustio.handover.Duties of the parser app."""
+
+    group: Group
+    seen: Table
+
+    async def begin(self, partitions: frozenset[int]) -> bool:
+        """Return whether the group begins with nothing behind it."""
+        return never_worked_on(await self.group.places(), self.group.changelog, partitions)
+
+    async def recheck(self, partition: int, taken: Taken) -> None:
+        """Remember once more what was remembered."""
+        with standing_in(self.group.topics[0], partition):
+            await recheck_seen(self.seen, self.group.patience, taken.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDuties:
+    """streams.faustio.handover.Duties of a batch app. The last of the group's topics is [changes]."""
+
+    group: Group
+    lost: LostState
+    manifests: Manifests
+
+    async def begin(self, partitions: frozenset[int]) -> bool:
+        """Look for lost state; return whether the group begins with nothing behind it."""
+        places = await self.group.places()
+        self.lost.look(places, partitions)
+        return never_worked_on(places, self.group.changelog, partitions)
+
+    async def recheck(self, partition: int, taken: Taken) -> None:
+        """Save manifests once more, then handle [changes] once more, read from the broker again."""
+        changes, indexer = self.group.topics[-1], self.lost.indexer
+        first, end = taken.spans.get(changes, (0, 0))
+        with standing_in(changes, partition):
+            await recheck(indexer, self.manifests, taken.keys, ())
+            for begin in range(first, end, AT_ONCE):
+                read = partial(read_span, self.group.kafka, changes, partition, begin, min(end, begin + AT_ONCE))
+                records = await self.group.ask(read, "reading changes again")
+                await recheck(indexer, self.manifests, (), records)
