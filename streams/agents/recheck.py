@@ -3,18 +3,21 @@
 A worker that lost a partition may not know it yet (a pause, a cut line). For a while it goes on with the records it had in hand,
 and all of these stand at or after the offsets committed when the new owner began. It can't commit any more, but its effects still
 land: an upsert that brings back a removed point, a delete between the new owner's look and its write, an old manifest at the end of
-the changelog. No fence sees these. What the new owner does about it, per partition:
+the changelog. No fence sees these. What the new owner does about it, per partition
+(`faustio/handover.py` keeps the order, `streams/duties.py` calls what stands here):
 
-  ① from assignment until `grace` is over, commit nothing; keep the records of [changes] that were handled, and the keys of all
-  ② when `grace` is over, take no new records and let those in work end
-  ③ `recheck`: manifests (or what the parser has seen) are saved once more, so that the changelog ends with this owner's; the kept
-     records of [changes] are handled once more, in order: whatever is amiss for them is written, the rest costs a look-up
+  ① from assignment until the grace is over, commit nothing; note which records of [changes] were taken, and the keys of all
+  ② when it is over, take no new records and let those in work end
+  ③ `recheck`: manifests (or what the parser has seen) are saved once more, so that the changelog ends with this owner's; the noted
+     records of [changes] are read and handled once more, in order: whatever is amiss for them is written, the rest costs a look-up
+     and a second receipt
   ④ commit, and go on as usual
        crash before ④: the next owner begins at the same committed offsets, with a grace of its own
 
-`grace` must be longer than any effect of a predecessor can be under way: the largest of the producer's request timeout, the index's
-timeout, and the time a worker needs to notice that it was evicted. A worker that wakes up later than that can still do harm; only
-the document's next event, or `docdelta audit --repair`, mends it.
+The grace (setting `worker.handover_grace_seconds`) must be longer than any effect of a predecessor can be under way. Unset it is the
+largest of one try to write to Kafka, the index's timeout and the session timeout. What is not mended: a predecessor that wakes up
+only after the grace is over, and records that it had in hand but that were not reached within the grace (an outage, a backlog of
+one key). There the document's next event does, or `docdelta audit --repair`.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[by
     """Do over what a predecessor may have undone in one batch. Raises only Stopping and InvariantBroken.
 
     keys: of every record of [parsed] and [changes] handled since assignment. changes: all of [changes] handled since then, in
-    offset order. No record of the partition may be in work meanwhile.
+    offset order. No record of the partition may be in work meanwhile. May be called again with more of the same.
     """
     saved = 0
     for key in dict.fromkeys(keys):
