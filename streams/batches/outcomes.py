@@ -21,7 +21,9 @@ class Outcomes:
     reused: int = 0
     borrowed: int = 0
     chunks: int = 0
-    """Added less removed: near the number of chunks, repeats after a crash aside."""
+    """Added less removed."""
+    _counted: set[tuple[str, str, int, str]] = field(default_factory=set)
+    """Events whose figures are in: a receipt that is repeated (a crash, a re-check) is the same one."""
 
     def take(self, record: InRecord) -> bool:
         """Take a record of [receipts]. Returns whether it is of this batch."""
@@ -31,7 +33,9 @@ class Outcomes:
         if receipt.batch != self.batch:
             return False
         self.newest[receipt.tenant_id, receipt.document_id] = receipt
-        if receipt.outcome == "indexed":
+        event = (receipt.tenant_id, receipt.document_id, receipt.revision, receipt.event_id)
+        if receipt.outcome == "indexed" and event not in self._counted:
+            self._counted.add(event)
             self.embedded += receipt.embedded
             self.reused += receipt.reused
             self.borrowed += receipt.borrowed

@@ -22,11 +22,12 @@ from chunking.document import DocumentKey
 from chunking.identity import content_id
 from chunking.policy import ChunkPolicy, load_policy
 from schemas.document_change import DocumentChange
+from schemas.receipt import Receipt
 from streams.crash_points import COMMAND_STEPS
 from streams.embedders import open_embedder
 from streams.kafka.client import cluster_topics, make_admin
 from streams.ports import Query, Vector
-from streams.settings import EmbedderSettings, KafkaSettings
+from streams.settings import EmbedderSettings, KafkaSettings, WorkerSettings
 from tests.contracts.qdrant_shim import Fault
 from tests.stack.rig import PATIENCE, POLICY, Rig, a_page, delete, rig, upsert
 
@@ -35,6 +36,9 @@ pytestmark = pytest.mark.kafka
 SMALLER = POLICY.replace("version: 1", "version: 2").replace("max_tokens: 120", "max_tokens: 60")
 MORE_PAYLOAD = POLICY.replace("version: 1", "version: 3").replace("[owner]", "[owner, topic]")
 KILLED = -9
+GRACE = "handover_grace_seconds"
+QUICK = {f"DOCDELTA_WORKER__{GRACE.upper()}": "1"} if GRACE in WorkerSettings.model_fields else {}
+"""The gate looks at committed offsets, and a worker commits nothing while a handover is checked."""
 
 
 def under(stack: Rig, policy: str) -> Rig:
@@ -87,7 +91,7 @@ async def a_site(kafka: KafkaSettings, folder: Path, prefix: str, seed: int, doc
         (folder / "v2.yaml").write_text(SMALLER, encoding="utf-8")
         (folder / "v3.yaml").write_text(MORE_PAYLOAD, encoding="utf-8")
         site = Site(stack, random.Random(seed))
-        stack.start()
+        stack.start(**QUICK)
         about = {"owner": "me", "topic": "t"}
         await site.publish(*(upsert(f"d{n}", 1, a_page(f"d{n}"), attributes=about) for n in range(documents)))
         await stack.outcomes(site.events)
@@ -203,7 +207,7 @@ async def test_a_rollout_killed_at_every_step_ends_the_same_and_readers_never_no
             if step == "rollout.building":
                 stack.workers["one"].kill()
                 stack.shim.faults += [Fault(status=503)] * 20
-                stack.start("one")
+                stack.start("one", **QUICK)
             if step == "switch.claimed":
                 listed = await stack.docdelta("batches")
                 assert listed.returncode == 1
@@ -319,7 +323,11 @@ async def test_a_change_of_payload_rules_embeds_nothing_and_a_pace_can_be_set_wh
         assert faster.returncode == 0, faster.stderr
         done = await slow
         assert done.returncode == 0, done.stdout + done.stderr
-        of_green = [r for r in await stack.receipts() if r.batch == batch_of(MORE_PAYLOAD)]
+        first: dict[str, Receipt] = {}
+        for receipt in await stack.receipts():
+            if receipt.batch == batch_of(MORE_PAYLOAD):
+                first.setdefault(receipt.event_id, receipt)
+        of_green = list(first.values())
         assert sum(receipt.embedded for receipt in of_green) == 0
         assert sum(receipt.borrowed for receipt in of_green) == sum(receipt.added for receipt in of_green) > 0
         await site.check(POLICY, MORE_PAYLOAD)
