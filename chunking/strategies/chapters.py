@@ -66,16 +66,16 @@ def cut(document: Document, options: ChaptersOptions, budget: Budget) -> list[Pa
     if not document.blocks:
         return []
     document = outline(document)
-    weigh = budget.counter.count
+    weigh, tally = budget.counter.count, budget.counter.tally(document.text)
     limit = min(options.size or budget.limit, budget.limit)
-    atoms = build_atoms(document, limit, weigh)
+    atoms = build_atoms(document, limit, weigh, tally.count)
     _rank_verse_and_turns(document, atoms)
     chapters = _wall_chapters(document, atoms, options)
     ranks = [atom.rank for atom in atoms]
     order = merge_order(document.text, [atom.start for atom in atoms], atoms[-1].end, ranks)
     extras = [atom.repeat.weight if atom.repeat else 0 for atom in atoms]
     cuts = pack_by_strength([atom.weight for atom in atoms], extras, ranks, order, limit, _WALL, whole=heading_rank(6))
-    assembler = Assembler(document, CHAPTERS.versioned_name, limit, weigh)
+    assembler = Assembler(document, CHAPTERS.versioned_name, limit, weigh, tally)
     found = assembler.passages(atoms, cuts)
     if not options.overlap:
         return found

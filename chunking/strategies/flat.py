@@ -96,7 +96,7 @@ class FlatText:
             end,
             limit=body or self.sizes.size,
             first=self.sizes.size,
-            weigh=lambda text: weigh(text.rstrip()),
+            size=lambda begin, stop: weigh(self.text[begin:stop].rstrip()),
             levels=self.levels,
             rank=rank,
             rule=rule,
@@ -174,9 +174,15 @@ class FlatText:
             return [group[cut:], group[:cut]]
         piece = group[0]
         found = pieces(
-            self.text, piece.start, piece.end, limit=max(1, self.sizes.hard_limit * 3 // 4), weigh=self.sizes.hard_weigh,
-            levels=self.levels, rank=piece.rank, rule=piece.rule,
-        )  # fmt: skip
+            self.text,
+            piece.start,
+            piece.end,
+            limit=max(1, self.sizes.hard_limit * 3 // 4),
+            size=lambda begin, stop: self.sizes.hard_weigh(self.text[begin:stop]),
+            levels=self.levels,
+            rank=piece.rank,
+            rule=piece.rule,
+        )
         if len(found) == 1:
             middle = cut_after(self.text, (piece.start + piece.end + 1) // 2, piece.start)
             if not piece.start < middle < piece.end:
@@ -201,7 +207,8 @@ class FlatText:
         window = max(before.start, end - room * (1 if weigh is len else _CHARACTERS_A_TOKEN))
         window = cut_after(self.text, window, before.start)
         for level in self.levels:
-            stop = first_within(self.text, level.ends(self.text, window, end)[:-1], end, room, weigh)
+            ends = level.ends(self.text, window, end)[:-1]
+            stop = first_within(ends, end, room, lambda begin, stop: weigh(self.text[begin:stop]))
             if stop is not None and (self.sizes.whole_parts or 3 * weigh(self.text[stop:end]) >= room):
                 return self._shown(self.text[stop:end])
             if self.sizes.whole_parts:

@@ -21,6 +21,7 @@ from chunking.strategies.atoms import build_atoms
 from chunking.strategies.base import Budget, Options, Strategy
 from chunking.strategies.structure import pack
 from chunking.strategies.visible import is_blank
+from chunking.tally import Tally
 
 
 class ParentChildOptions(Options):
@@ -46,11 +47,11 @@ def cut(document: Document, options: ParentChildOptions, budget: Budget) -> list
     if not document.blocks:
         return []
     document = outline(document)
-    weigh = budget.counter.count
+    weigh, tally = budget.counter.count, budget.counter.tally(document.text)
     child_limit = min(options.child_size, budget.limit)
     overlap = min(options.overlap, child_limit // 3)
-    atoms = build_atoms(document, child_limit - overlap, weigh)
-    children = Assembler(document, PARENT_CHILD.versioned_name, child_limit - overlap, weigh)
+    atoms = build_atoms(document, child_limit - overlap, weigh, tally.count)
+    children = Assembler(document, PARENT_CHILD.versioned_name, child_limit - overlap, weigh, tally)
     total = sum(atom.weight for atom in atoms)
     has_parents = total > options.above
     bounds = pack(document.text, atoms, max(options.parent_size, child_limit) if has_parents else total, options.walls)
@@ -67,11 +68,13 @@ def cut(document: Document, options: ParentChildOptions, budget: Budget) -> list
             found.append(replace(parent, role=Role.PARENT, repeat="", overlap=None, rendering=None))
         for place, child in enumerate(inner):
             before = inner[place - 1] if place else None
-            found.append(replace(_with_overlap(document.text, before, child, overlap, child_limit, weigh), parent=index))
+            found.append(replace(_with_overlap(document.text, before, child, overlap, child_limit, weigh, tally), parent=index))
     return found
 
 
-def _with_overlap(text: str, before: Passage | None, child: Passage, overlap: int, limit: int, weigh: Weigh) -> Passage:
+def _with_overlap(
+    text: str, before: Passage | None, child: Passage, overlap: int, limit: int, weigh: Weigh, tally: Tally
+) -> Passage:
     """Return the child with the last sentences of the one before it, where it repeats nothing yet."""
     if before is None or child.repeat or overlap <= 0:
         return child
@@ -79,11 +82,13 @@ def _with_overlap(text: str, before: Passage | None, child: Passage, overlap: in
     start = cut_after(text, max(before.span.start, end - 8 * overlap), before.span.start)
     begins = [start] if start == before.span.start else []
     begins += sentence_ends(text, start, end)[:-1]
-    begin = first_within(text, begins, end, overlap, weigh)
-    said = text[begin:end] if begin is not None else tail_within(text[start:end], overlap, weigh)
-    if is_blank(said) or weigh(said + child.span.of(text)) > limit:
+    begin = first_within(begins, end, overlap, tally.count)
+    if begin is None:
+        begin = end - len(tail_within(text[start:end], overlap, weigh))
+    tokens = tally.count(begin, child.span.end)
+    if is_blank(text[begin:end]) or tokens > limit:
         return child
-    return replace(child, repeat=said, overlap=Overlap("SENTENCES"))
+    return replace(child, repeat=text[begin:end], overlap=Overlap("SENTENCES"), tokens=tokens)
 
 
 PARENT_CHILD = Strategy("parent_child", 1, ParentChildOptions, cut)

@@ -41,10 +41,10 @@ def cut(document: Document, options: StructureOptions, budget: Budget) -> list[P
     if options.outline:
         document = find_outline(document)
     limit = min(options.size or budget.limit, budget.limit)
-    weigh = budget.counter.count
-    atoms = build_atoms(document, limit, weigh, rows_as_sentences=options.tables == "sentences")
+    weigh, tally = budget.counter.count, budget.counter.tally(document.text)
+    atoms = build_atoms(document, limit, weigh, tally.count, rows_as_sentences=options.tables == "sentences")
     cuts = pack(document.text, atoms, limit, options.walls, greedy=options.packing == "greedy")
-    return Assembler(document, STRUCTURE.versioned_name, limit, weigh).passages(atoms, cuts)
+    return Assembler(document, STRUCTURE.versioned_name, limit, weigh, tally).passages(atoms, cuts)
 
 
 def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool = False) -> list[int]:

@@ -23,6 +23,7 @@ from chunking.passage import Passage, Role
 from chunking.strategies import STRATEGIES
 from chunking.strategies.base import Budget
 from chunking.strategies.visible import is_blank, is_worthless
+from chunking.tally import Plain, Tally
 from chunking.tokens import TokenCounter, counter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -223,6 +224,9 @@ class Metered:
 
     def count_many(self, texts: list[str]) -> list[int]:
         return [self.count(text) for text in texts]
+
+    def tally(self, text: str) -> Tally:
+        return Plain(text, self.count)
 
 
 HARD: dict[str, Callable[[int], str]] = {

@@ -1,0 +1,117 @@
+"""Tally: tokens of any stretch of one text. `Synced` answers from one pass of the tokenizer over the whole text.
+
+The pattern by which cl100k parts a text before it merges bytes reads from left to right and never looks back. So there are places
+where every reading of the text, wherever it began, comes to a border: behind a letter or digit that a blank or a mark follows, and
+at the first visible character of a line, since whatever takes in a line feed ends with it. From one such place to another a stretch
+has the tokens it has in the whole text; only its ends beyond them, mostly a mark or two, are counted by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LETTERS = "A-Za-z0-9\u00e0-\u00f6\u00f8-\u00ff\u0430-\u044f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
+"""Characters that are letters or digits in every version of Unicode."""
+_OTHERS = (
+    r" \t\n!-/:-@\[-`{-~\u00a0\u00b7\u2014\u2018\u2019\u201c\u201d\u2026"
+    r"\u3000-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+)
+"""Characters that are blanks or marks in every version of Unicode."""
+_BORDER = re.compile(rf"[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S)")
+_LAST_BORDER = re.compile(rf"(?s:.*)(?:[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S))")
+_BEHIND = re.compile(rf"[{_LETTERS}][{_OTHERS}]|\n\S")
+
+
+class Tally(Protocol):
+    """Counts tokens within one text."""
+
+    def count(self, start: int, end: int) -> int:
+        """Return the number of tokens of text[start:end], exactly what the counter says of that string alone."""
+        ...
+
+    def count_after(self, before: str, start: int, end: int) -> int:
+        """Return the number of tokens of `before` and text[start:end] as one string, as exactly."""
+        ...
+
+
+class Characters:
+    """A tally in code points."""
+
+    def count(self, start: int, end: int) -> int:
+        return max(0, end - start)
+
+    def count_after(self, before: str, start: int, end: int) -> int:
+        return len(before) + self.count(start, end)
+
+
+class Plain:
+    """A tally that hands every stretch to the tokenizer."""
+
+    def __init__(self, text: str, count: Callable[[str], int]) -> None:
+        self._text = text
+        self._count = count
+
+    def count(self, start: int, end: int) -> int:
+        return self._count(self._text[start:end])
+
+    def count_after(self, before: str, start: int, end: int) -> int:
+        return self._count(before + self._text[start:end])
+
+
+class Synced:
+    """A tally over a text that was encoded once, for cl100k and what parts text alike. Needs a text without CR and surrogates.
+
+    ends: for each token the number of UTF-8 bytes up to its end, ascending. count: counts a string alone.
+    """
+
+    def __init__(self, text: str, ends: NDArray[np.int64], count: Callable[[str], int]) -> None:
+        self._text = text
+        self._count = count
+        self._before = _tokens_before(text, ends).data
+
+    def count(self, start: int, end: int) -> int:
+        text, head, tail = self._text, start, end
+        if start and (text[start - 1] != "\n" or text[start : start + 1].isspace()):
+            border = _BORDER.search(text, start, end)
+            if border is None:
+                return self._count(text[start:end])
+            head = border.end()
+        if end < len(text) and not _BEHIND.match(text, end - 1):
+            last = _LAST_BORDER.match(text, head, end)
+            if last is None:
+                return self._count(text[start:end])
+            tail = last.end()
+        if tail <= head:
+            return self._count(text[start:end])
+        tokens: int = self._before[tail] - self._before[head]
+        if start < head:
+            tokens += self._count(text[start:head])
+        if tail < end:
+            tokens += self._count(text[tail:end])
+        return tokens
+
+    def count_after(self, before: str, start: int, end: int) -> int:
+        if not before:
+            return self.count(start, end)
+        if before[-1] == "\n" and start < end and not self._text[start].isspace():
+            return self._count(before) + self.count(start, end)
+        return self._count(before + self._text[start:end])
+
+
+def _tokens_before(text: str, ends: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return for each character of a text, and for its end, how many tokens end at or before it."""
+    if text.isascii():
+        marks = np.zeros(len(text) + 1, np.int32)
+        marks[ends] = 1
+        return np.cumsum(marks, dtype=np.int32)
+    data = np.frombuffer(text.encode(), np.uint8)
+    marks = np.zeros(len(data) + 1, np.int32)
+    marks[ends] = 1
+    begins = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    counted: NDArray[np.int32] = np.cumsum(marks, dtype=np.int32)[begins]
+    return counted
