@@ -19,11 +19,25 @@ from chunking.tokens import SLICE, counter
 
 CL100K = counter("cl100k_base")
 POLICIES = sorted((Path(__file__).resolve().parents[3] / "deploy/policies").glob("*.yaml"))
-SCRAPS = st.sampled_from(
-    "a|word|Don't|'s|'S |'ll|'ſ| |  |\n|\n\n|\n  \n|\t|\u3000|\xa0|\x85|\u2028|\x1c|\x0b|。|，|他说|“|”|）|!!|...|-----|1|12345|é|e\u0301|"
-    "\u0301|\u200d|👩\u200d👩\u200d👧|🇩🇪|#|- |> |```|Ж|ж|ǅ|ʰ|²|Ⅷ|٣|한|ー|·|、|\u180e|_|**|://|);\n|);\n\n|    x\n|"
-    "\U00020000|𝔸|\u0e01\u0e33|\r|¦|<¦endoftext¦>".split("|")
-).map(lambda scrap: scrap.replace("¦", "|"))
+BLANKS = [" ", "  ", "\n", "\n\n", "\n  \n", "\t", "\u3000", "\xa0", "\x85", "\u2028", "\x1c", "\x0b", "\r", "\u180e", "\u200d"]
+MARKS = ["!!", "...", "-----", "**", "://", ");\n", ");\n\n", "<|endoftext|>", "- ", "> ", *"。，“”）·、#|`_'\u0301"]
+WORDS = [
+    "a",
+    "word",
+    "Don't",
+    "'s",
+    "'S ",
+    "'ll",
+    "'ſ",
+    "他说",
+    "12345",
+    "e\u0301",
+    "    x\n",
+    *"1éЖжǅʰ²Ⅷ٣한ー𠀀𝔸ำ",
+    "👩\u200d👩\u200d👧",
+    "🇩🇪",
+]
+SCRAPS = st.sampled_from([*BLANKS, *MARKS, *WORDS])
 TEXTS = st.one_of(st.lists(SCRAPS, max_size=40).map("".join), st.text(max_size=60))
 COUNTERS = ["cl100k_base", "characters"]
 
