@@ -7,7 +7,7 @@ PYTHON ?= $(shell for candidate in python3.12 python3.13 python3.11 python3; do 
 	if $$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
 	then command -v $$candidate; break; fi; done)
 
-.PHONY: help demo dev setup test test-fast test-alerts lint types schemas bench clean soak fuzz-long
+.PHONY: help demo dev setup test test-fast test-alerts lint types schemas bench bench-peers clean soak fuzz-long
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -50,6 +50,18 @@ soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS
 fuzz-long: $(VENV)/installed-tests  ## ten million inputs (INPUTS=n for another number): about an hour and a quarter on one core
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000)
 
+bench: $(VENV)/installed-tests  ## speed and memory, with ratios (about 20 minutes; needs Apache Kafka)
+	@$(BIN)/python -m tests.bench.pipeline
+
+bench-peers: $(VENV)/installed-tests .venv-peers/installed  ## the same pages in LangChain, LlamaIndex and CocoIndex
+	@$(BIN)/python -m tests.bench.pipeline peers --peers-python .venv-peers/bin/python
+
+.venv-peers/installed: tests/bench/pipeline/peers-requirements.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv found: make PYTHON=/path/to/python3.12"; exit 2; }
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r tests/bench/pipeline/peers-requirements.txt
+	@touch $@
+
 lint: $(VENV)/installed-tests  ## ruff
 	@$(BIN)/ruff check .
 
@@ -60,4 +72,4 @@ schemas: $(VENV)/installed-tests  ## write the JSON Schema of every record
 	@$(BIN)/python -m schemas.export
 
 clean:  ## remove what was set up and made
-	rm -rf $(VENV) .cache .docdelta .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-peers .bench .cache .docdelta .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

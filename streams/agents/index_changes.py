@@ -142,14 +142,20 @@ class IndexerAgent:
         there = (
             await self.outbox.patience.hold(lambda: self.index.retrieve(self.collection, by_id), "reading points") if by_id else {}
         )
+        listing = [item for item in items if item.lists_document]
+        listed = await asyncio.gather(*(self._listed(item) for item in listing))
+        for item, points in zip(listing, listed, strict=True):
+            item.there = points
         for item in items:
             if not item.lists_document:
                 item.there = {chunk_id: there[chunk_id] for chunk_id in _ids_of_interest(item) if chunk_id in there}
-                continue
-            changes = item.changes
-            listing = partial(self.index.document_points, self.collection, changes.tenant_id, changes.document_id)
-            points = await self.outbox.patience.hold(listing, "listing a document")
-            item.there = {point.chunk_id: point for point in points}
+
+    async def _listed(self, item: _Item) -> dict[str, StoredPoint]:
+        """Return all points of a record's document, by chunk id."""
+        changes = item.changes
+        listing = partial(self.index.document_points, self.collection, changes.tenant_id, changes.document_id)
+        points = await self.outbox.patience.hold(listing, "listing a document")
+        return {point.chunk_id: point for point in points}
 
     async def _find_vectors(self, items: Sequence[_Item]) -> dict[str, Vector]:
         """Return the vectors that are lacking, by embed_hash: borrowed where possible, else embedded in one call."""

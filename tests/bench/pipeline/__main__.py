@@ -1,0 +1,83 @@
+"""`python -m tests.bench.pipeline [BENCH ...]`: run benches, print their figures, write JSON. Without names: all but `peers`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from streams.logs import configure_logs
+from tests.bench.pipeline import build, latency, resync, scale, state
+from tests.bench.pipeline.report import load, save
+
+PEERS = ("langchain", "llamaindex", "cocoindex")
+Bench = Callable[[int], Coroutine[Any, Any, dict[str, Any]]]
+BENCHES: Mapping[str, tuple[Bench, int]] = {
+    "build": (build.measure, 200),
+    "resync": (resync.measure, 1000),
+    "latency": (latency.measure, 200),
+    "state": (state.measure, 100_000),
+    "scale": (scale.measure, 400),
+}
+"""Each bench and its size: documents, or samples of `latency`."""
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(prog="tests.bench.pipeline", description=__doc__)
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}, peers")
+    parser.add_argument("--size", type=int, help="documents (or samples of latency) in place of the bench's own number")
+    parser.add_argument("--peers-python", default="", help="python of the peers' environment")
+    parser.add_argument("--out", type=Path, default=Path(".bench"), help="folder of the JSON files")
+    asked = parser.parse_args()
+    configure_logs("warning", "console")
+    for name in asked.benches or list(BENCHES):
+        before = load()
+        if name == "peers":
+            figures = _beside_peers(asked.size or BENCHES["resync"][1], asked.peers_python)
+        elif name in BENCHES:
+            measure, size = BENCHES[name]
+            figures = asyncio.run(measure(asked.size or size))
+        else:
+            parser.error(f"no bench {name!r}; one of {', '.join(BENCHES)}, peers")
+        save(asked.out, name, figures, before)
+
+
+def _beside_peers(documents: int, python: str) -> dict[str, Any]:
+    """Return docdelta's figures of re-sync and edit beside each peer's, one after the other, and the ratios."""
+    if not python:
+        sys.exit("peers need --peers-python: use `make bench-peers`")
+    ours = asyncio.run(resync.measure(documents))
+    theirs = {name: _peer(python, name, documents) for name in PEERS}
+    rates = {name: figures["resync"]["documents_per_second"] for name, figures in theirs.items()}
+    rate = ours["resync"]["documents_per_second"]
+    return {
+        "docdelta": ours,
+        **theirs,
+        "resync_ratio": {name: rate / other for name, other in rates.items()},
+        "edit_seconds_ratio": {name: each["edit"]["seconds"] / ours["edit"]["seconds"] for name, each in theirs.items()},
+        "edit_bytes_ratio": {name: each["edit"]["bytes_written"] / ours["edit"]["bytes_written"] for name, each in theirs.items()},
+        "target": "resync_ratio >= 5 to the best",
+    }
+
+
+def _peer(python: str, name: str, documents: int) -> dict[str, Any]:
+    script = Path(__file__).with_name("peers.py")
+    environment = {**os.environ, "COCOINDEX_DISABLE_USAGE_TRACKING": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [python, str(script), name, "--documents", str(documents)], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
+
+
+if __name__ == "__main__":
+    main()
