@@ -14,6 +14,10 @@ What the stock code does, and which override closes it (seen in kill -9 trials: 
 5. Giving partitions up waits without limit for unacknowledged records, at a rebalance and at shutdown; a real broker evicts the
    member meanwhile. And acknowledged offsets are forgotten before they are committed (issue 502). `SafeConsumer` first stops
    intake, drains the runners within a limit, commits, and lets go of what is left: it comes again, to the next owner.
+6. A fetch that was sent out in one generation can return in the next (within its second), with that one's first records, and they
+   are dropped (hole 4) after the seek that should bring them again; and the seek does nothing where nothing is committed yet. So a
+   second worker that came soon after the first lost records: for good on compacted topics, with a crash by the tripwire on others.
+   `SafeRecovery._let_streams_run` waits for that fetch, then seeks, to the beginning where nothing is committed.
 """
 
 from __future__ import annotations
@@ -62,8 +66,11 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
         if app.consumer_generation_id != generation_id:
             return  # another rebalance is on its way and ends here again
         assigned = consumer.assignment()
+        patience = app.conf.broker_request_timeout
+        await self._wait(consumer.not_waiting_next_records.wait(), timeout=patience)
         if assigned:
-            await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)
+            await self._wait(consumer.perform_seek(), timeout=patience)
+            await self._wait(self._begin_uncommitted(assigned), timeout=patience)
         if app.consumer_generation_id != generation_id:
             return
         self.completed.set()
@@ -77,6 +84,14 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
             self.tables.on_standbys_ready()
         app.on_rebalance_end()
         app.announce_ready()
+
+    async def _begin_uncommitted(self, assigned: set[Any]) -> None:
+        """Seek to the beginning where nothing is committed: aiokafka's seek to what is committed leaves those where they stand."""
+        consumer = self.app.consumer
+        fresh = {tp for tp in assigned if not (self._is_changelog_tp(tp) or consumer._committed_offset.get(tp))}
+        if fresh:
+            begins = await consumer.earliest_offsets(*fresh)
+            await consumer.seek_wait({tp: begins.get(tp) or 0 for tp in fresh})
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:  # noqa: ASYNC109 - the signature is Faust's
         result = await self.wait_first(coro, self.signal_recovery_start, timeout=timeout)
