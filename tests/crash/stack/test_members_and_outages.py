@@ -70,6 +70,22 @@ async def test_a_second_worker_may_join_leave_and_die_under_load(
 
 
 @kafka
+async def test_workers_that_start_together_share_a_full_log_and_skip_nothing(
+    apache_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    """The second one's coming finds the first with its first fetch out and nothing committed: that fetch once took records along."""
+
+    async def together(number: int) -> None:
+        async with installation(apache_settings, tmp_path / str(number), f"{fresh}-{number}", seed=number) as own:
+            own.start("one")
+            own.start("two")
+            assert await own.settle()
+            await own.check()
+
+    await asyncio.gather(*(together(number) for number in range(3)))
+
+
+@kafka
 async def test_an_index_that_hangs_is_given_up_and_asked_again(apache_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
     """Reads and writes without an answer, among good ones; the worker's own time limit ends them."""
     async with installation(apache_settings, tmp_path, fresh, seed=3) as own:
