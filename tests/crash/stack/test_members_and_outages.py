@@ -73,7 +73,7 @@ async def test_a_second_worker_may_join_leave_and_die_under_load(
 async def test_workers_that_start_together_share_a_full_log_and_skip_nothing(
     apache_settings: KafkaSettings, tmp_path: Path, fresh: str
 ) -> None:
-    """The second one's coming finds the first with its first fetch out and nothing committed: that fetch once took records along."""
+    """The second one's coming finds the first with a fetch out and nothing committed: that fetch once took records along."""
 
     async def together(number: int) -> None:
         async with installation(apache_settings, tmp_path / str(number), f"{fresh}-{number}", seed=number) as own:
