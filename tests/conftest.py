@@ -7,10 +7,14 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from streams.embedded import apache_kafka as kafka_here
 from streams.embedded.tansu import TansuBroker
 from streams.settings import KafkaSettings
+
+hypothesis_settings.register_profile("docdelta", deadline=None)  # a timing is never a test
+hypothesis_settings.load_profile("docdelta")
 
 
 @pytest.fixture(scope="session")

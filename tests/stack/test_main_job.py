@@ -1,12 +1,15 @@
-"""The main job on real brokers: change events become the right points, each event has one outcome, an edit costs what it is worth."""
+"""The main job on real brokers: changes become the right points, each event has one outcome, an edit costs what it is worth."""
 
 from __future__ import annotations
 
 import base64
 from pathlib import Path
 
+import pytest
+
 from schemas.codec import encode
 from schemas.record import document_key
+from streams.errors import DocdeltaError
 from streams.settings import KafkaSettings
 from tests.stack.rig import a_page, delete, rig, upsert
 
@@ -64,21 +67,23 @@ async def test_poison_stops_nobody_and_keeps_its_bytes(any_broker: KafkaSettings
             (b"acme/x", b"not JSON"),
             (b"acme/x", b'{"id":null}'),
             (b"acme/x", encode(good[0])),
-            (None, encode(good[0])),
-            (None, None),
             (b"acme/good", surrogate),
             (b"acme/pdf", encode(upsert("pdf", 1, "x", media_type="application/pdf"))),
             (b"acme/b", encode(upsert("b", 1, "x")).replace(b'{"text":"x"}', b'{"base64":"!!"}')),
             (b"acme/t", encode(upsert("t", 1, "x")).replace(b'"tenant_id":"acme",', b"")),
         ]
+        keyless = (None, encode(good[0]))
+        if any_broker.single_record_batches:
+            bad += [keyless, (None, None)]
+        else:  # Apache Kafka takes no record without a key for a compacted topic: the sender is told at once
+            with pytest.raises(DocdeltaError):
+                await stack.send_raw(keyless)
         await stack.send(good[0])
         await stack.send_raw(*bad)
         await stack.put(good[1])
         await stack.outcomes(["acme/good@1", "acme/pdf@1", "acme/b@1"])
         letters = await stack.dead_letters()
-        kept = [
-            (base64.b64decode(each.key) if each.key else None, base64.b64decode(each.value) if each.value else None) for each in letters
-        ]
+        kept = [(_bytes(each.key), _bytes(each.value)) for each in letters]
         assert sorted(kept, key=repr) == sorted(bad, key=repr), "exactly once, byte for byte"
         assert all(each.reason and each.topic == stack.settings.topics.documents for each in letters)
         await stack.check(good)
@@ -137,3 +142,7 @@ async def test_nothing_is_written_for_a_document_whose_newer_revision_failed(
 def _last_section_third(page: str) -> str:
     head, first, *rest, last = page.split("## ")
     return "## ".join([head, first, last + "\n", *rest])
+
+
+def _bytes(encoded: str | None) -> bytes | None:
+    return base64.b64decode(encoded) if encoded else None
