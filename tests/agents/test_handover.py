@@ -6,12 +6,14 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from faust.types import TP
 
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.handover import Handover, Taken
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.ports import InRecord
+from streams.settings import KafkaSettings, QdrantSettings, Settings, WorkerSettings
 from tests.agents.fake_faust import FakeApp, FakeStream, event, settle
 
 GRACE = 0.05
@@ -185,3 +187,16 @@ async def test_with_too_many_keys_intake_waits_for_the_grace_to_end() -> None:
     await life.until_over()
     await settle()
     assert life.duties.calls[3:] == [("recheck", 0, [b"key-0", b"key-1"], {"t": (0, 2)}), 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "grace"),
+    [
+        pytest.param(Settings(), 60, id="one try to write to Kafka"),
+        pytest.param(Settings(qdrant=QdrantSettings(timeout_seconds=90)), 90, id="the index's timeout"),
+        pytest.param(Settings(kafka=KafkaSettings(session_timeout_seconds=75)), 75, id="the session"),
+        pytest.param(Settings(worker=WorkerSettings(handover_grace_seconds=0)), 0, id="off"),
+    ],
+)
+def test_the_grace_is_as_long_as_the_longest_thing_under_way_unless_it_is_set(settings: Settings, grace: float) -> None:
+    assert settings.handover_grace_seconds == grace

@@ -109,6 +109,7 @@ class Rig:
             "DOCDELTA_QDRANT__URL": self.shim.url,
             "DOCDELTA_EMBEDDER__KIND": "hashing",
             "DOCDELTA_PARSER__PROCESSES": "1",
+            "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS": "3",  # short, so that re-checks fall among everything else
             "DOCDELTA_WORKER__METRICS_PORT": "0",
             "DOCDELTA_LOG_FORMAT": "json",
         }

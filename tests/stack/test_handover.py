@@ -124,6 +124,7 @@ async def test_a_worker_that_wakes_up_after_it_was_replaced_does_no_lasting_harm
         await stack.put(*newest)
         await stack.check(newest)
         right = (await stack.points()).keys()
+        assert await asyncio.to_thread(lag, stack) > 0, "committed before the grace is over"
         landing.set()
         harm = await came_back(stack, set(right))
         assert harm, "the late writes brought nothing back: this test shows nothing"
