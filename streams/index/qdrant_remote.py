@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
@@ -14,6 +15,10 @@ from streams.index.qdrant_errors import in_qdrants_words
 from streams.index.store import Described
 from streams.ports import Query, Readiness, Vector
 from streams.settings import QdrantSettings
+
+CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64, keepalive_expiry=3.0)
+"""Connections are kept for the next request: by itself the client opens one a request to this machine, and keeps 20 to another, fewer
+than documents are in hand. Shorter than the 5 s after which a server closes an idle one."""
 
 
 class RemoteStore:
@@ -27,6 +32,7 @@ class RemoteStore:
             timeout=math.ceil(settings.timeout_seconds),
             prefer_grpc=False,
             check_compatibility=False,
+            limits=CONNECTIONS,
         )
 
     async def collections(self) -> list[str]:

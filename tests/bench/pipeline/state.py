@@ -1,7 +1,8 @@
 """State: what an event costs, what a worker weighs and how long a restart takes with 1,000 documents and with many more.
 
-1,000 small pages are built and edited three times; then the worker is stopped, the memory of the other documents (what the parser
-has seen, the batch's manifests) is written to the changelog topics as the worker would have left it, and edits are measured again. The index holds the 1,000 pages in both cases, so the difference is that of the worker's state.
+1,000 small pages are built and edited; then the worker is stopped, the memory of the other documents (what the parser has seen, the
+batch's manifests) is written to the changelog topics as the worker would have left it, and edits are measured again. The index
+holds the 1,000 pages in both cases, so the difference is that of the worker's state.
 """
 
 from __future__ import annotations
