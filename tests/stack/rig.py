@@ -42,6 +42,8 @@ embedding: {model: hashing-v1, dimensions: 64}
 payload: {attributes: [owner]}
 """
 PATIENCE = 90.0
+PLACEMENT = ("revision", "order_key", "payload_hash")
+"""Payload fields that a rebuild may give otherwise."""
 PARTITIONS = 4
 
 
@@ -244,7 +246,7 @@ class Rig:
             f"{len(held.keys() - expected.keys())} left over, {len(expected.keys() - held.keys())} missing"
         )
         for chunk_id, payload in expected.items():
-            stored = {name: value for name, value in held[chunk_id].items() if name not in ("revision", "order_key", "payload_hash")}
+            stored = {name: value for name, value in held[chunk_id].items() if name not in PLACEMENT}
             assert stored == dict(payload), chunk_id
         await self._check_vectors(texts)
 
