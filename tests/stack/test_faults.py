@@ -120,7 +120,7 @@ async def test_state_that_is_lost_altogether_costs_no_embedding(apache_settings:
             again.end()
 
 
-async def test_a_lost_state_folder_comes_back_from_the_changelog(apache_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+async def test_a_lost_state_folder_comes_back(apache_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
     async with rig(apache_settings, tmp_path, fresh) as stack:
         stack.start("one")
         pages = [upsert(f"d{n}", 1, a_page(f"d{n}")) for n in range(8)]
