@@ -1,6 +1,6 @@
 """Rollouts on Apache Kafka: a policy is built beside the served one while editors, kills and outages go on, and both stay right.
 
-Costs about a minute and a half in all.
+Costs about four minutes in all on two quiet cores; each test begins an installation of its own.
 """
 
 from __future__ import annotations
@@ -336,3 +336,21 @@ async def test_a_change_of_payload_rules_embeds_nothing_and_a_pace_can_be_set_wh
         refused = await stack.docdelta("rollout", "changed.yaml", "--auto")
         assert refused.returncode == 5
         assert "+limits: {max_tokens: 99}" in refused.stderr
+        await a_build_that_can_not_be_hosted_takes_nobody_down(site)
+
+
+async def a_build_that_can_not_be_hosted_takes_nobody_down(site: Site) -> None:
+    """A model that no worker has: the worker says so and goes on with what is served; the build is given up."""
+    stack = site.stack
+    absent = POLICY.replace("version: 1", "version: 4").replace("hashing-v1", "absent-model")
+    (stack.folder / "v4.yaml").write_text(absent, encoding="utf-8")
+    done = await stack.docdelta("rollout", "v4.yaml", "--auto", "--timeout", "4")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "time unknown here" in done.stdout
+    assert "build can't be hosted here" in stack.log()
+    await site.edit(2)
+    await site.check(POLICY, MORE_PAYLOAD)
+    gone = await stack.docdelta("retire", batch_of(absent), "--yes")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    code, _ = await stack.stop()
+    assert code == 0, stack.log()[-2000:]
