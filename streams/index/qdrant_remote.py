@@ -17,8 +17,8 @@ from streams.ports import Query, Readiness, Vector
 from streams.settings import QdrantSettings
 
 CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64, keepalive_expiry=3.0)
-"""Connections are kept for the next request: by itself the client opens one a request to this machine, and keeps 20 to another, fewer
-than documents are in hand. Shorter than the 5 s after which a server closes an idle one."""
+"""Connections are kept for the next request: by itself the client opens one a request to this machine, and keeps 20 to another,
+fewer than documents are in hand. Shorter than the 5 s after which a server closes an idle one."""
 
 
 class RemoteStore:

@@ -23,7 +23,7 @@ BENCHES: Mapping[str, tuple[Bench, int]] = {
     "resync": (resync.measure, 1000),
     "latency": (latency.measure, 200),
     "state": (state.measure, 100_000),
-    "scale": (scale.measure, 400),
+    "scale": (scale.measure, 100),
 }
 """Each bench and its size: documents, or samples of `latency`."""
 

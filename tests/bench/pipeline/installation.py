@@ -23,7 +23,7 @@ from schemas.document_change import DocumentChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
 from streams.embedded.apache_kafka import ApacheKafka
-from streams.embedded.index_server import refusal, serve
+from streams.embedded.index_server import serve
 from streams.index.qdrant import open_index
 from streams.kafka.client import make_consumer, make_producer
 from streams.kafka.read import read_topic
@@ -49,8 +49,6 @@ class Wire:
 
     requests: int = 0
     written: int = 0
-    writable: bool = True
-    """False: writes are answered as by a server that is overloaded."""
 
 
 @dataclass
@@ -162,8 +160,6 @@ async def served_index() -> AsyncIterator[tuple[Shim, Wire]]:
     async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
         wire.requests += 1
         if request.path.endswith("/points/batch"):
-            if not wire.writable:
-                return refusal(503, "not now")
             size = len(await request.read())
             wire.written += size
         return await handler(request)
