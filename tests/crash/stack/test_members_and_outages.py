@@ -143,8 +143,10 @@ def _start_with_piped_log(own: Installation) -> subprocess.Popen[bytes]:
 
 
 @kafka
-@pytest.mark.parametrize("order", ["table.confirmed:6", "chunker.published:4", "indexer.written:3"])
-@pytest.mark.parametrize("lost", ["state-folder", "changelog"])
+@pytest.mark.parametrize(
+    ("lost", "order"),
+    [("state-folder", "table.confirmed:6"), ("changelog", "chunker.published:4"), ("changelog", "indexer.written:3")],
+)
 async def test_memory_lost_at_a_crash_is_found_again(
     apache_settings: KafkaSettings, tmp_path: Path, fresh: str, order: str, lost: str
 ) -> None:
