@@ -8,7 +8,7 @@ is in `outline`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -176,7 +176,7 @@ _UPPER = re.compile(r"[A-Z0-9\"“‘'(（《〈「『【\[`*]")
 
 
 class Rules:
-    """Rules ready for use: `line` finds the lines of a text that may begin something, `match` decides about one of them."""
+    """Rules ready for use: `lines` finds the lines of a text that may begin something, `match` decides about one of them."""
 
     def __init__(self, rules: Iterable[ClauseRule]) -> None:
         self.rules = tuple(rules)
@@ -185,7 +185,17 @@ class Rules:
         self._classes = [re.compile(f"[{rule.starts}]") for rule in self.rules]
         marks = "|".join(f"(?:{rule.pattern})" for rule in self.rules)
         starts = "".join(rule.starts for rule in self.rules)
-        self.line = re.compile(rf"^[ \t\u3000\xa0]{{0,80}}+(?:\*\*|__)?+(?=[{starts}])(?={marks})", re.MULTILINE)
+        # A search for a line feed is many times as fast as one for ^; the first line has none and is matched by itself.
+        visible = rf"[ \t\u3000\xa0]{{0,80}}+(?:\*\*|__)?+(?=[{starts}])(?={marks})"
+        self._first_line, self._next_line = re.compile(visible), re.compile("\n" + visible)
+
+    def lines(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield start and first visible position of each line that may begin something, in order."""
+        first = self._first_line.match(text)
+        if first is not None:
+            yield 0, first.end()
+        for found in self._next_line.finditer(text):
+            yield found.start() + 1, found.end()
 
     def match(self, line: str) -> Mark | None:
         """Return what a line begins, or None where it begins nothing. Blanks and emphasis before the mark are looked through."""

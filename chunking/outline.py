@@ -55,6 +55,8 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
         for index, block in enumerate(document.blocks)
         if block.kind is BlockKind.HEADING
     }
+    if not lines and not any(marks.values()):
+        return document
     _leave_out_contents(document, lines, marks)
     by_block: dict[int, list[_Line]] = {}
     for line in lines:
@@ -165,15 +167,14 @@ def _marked_lines(document: Document, rules: Rules) -> list[_Line]:
     text, blocks = document.text, document.blocks
     starts = [block.span.start for block in blocks]
     lines: list[_Line] = []
-    for found in rules.line.finditer(text):
-        visible = found.end()
+    for begin, visible in rules.lines(text):
         index = bisect_right(starts, visible) - 1
         if index < 0:
             continue
         block = blocks[index]
         if block.kind is not BlockKind.PARAGRAPH or visible >= block.span.end:
             continue
-        start = max(found.start(), block.span.start)
+        start = max(begin, block.span.start)
         if "\n" in text[start:visible]:
             continue
         end = text.find("\n", visible, block.span.end)

@@ -6,6 +6,7 @@ the pair fits. There is no scan order, so nothing cascades: an edit changes the 
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -16,24 +17,25 @@ _NEAR = 12
 _FAR = 200
 
 
-def merge_order(text: str, starts: Sequence[int], end: int, ranks: Sequence[int]) -> list[int]:
-    """Return the boundaries 1..n-1 in the order in which they merge: by rank, then by the hash of the text behind.
+def merge_order(text: str, starts: Sequence[int], end: int, ranks: Sequence[int], chosen: Sequence[int] | None = None) -> list[int]:
+    """Return the boundaries 1..n-1, or those chosen, in the order in which they merge: by rank, then by hash of the text behind.
 
     The first visible characters of an atom decide, more of them only between equals, so that a change further on leaves the order
     alone, and what stands behind the atom has no say. What is equal in all of them merges from the left. `end`: of the last atom.
     """
     count = len(starts)
+    order = range(1, count) if chosen is None else chosen
     near: dict[str, int] = {}
     ends = [*starts[1:], end]
     keys = [0] * count
-    for index in range(1, count):
+    for index in order:
         head = _head(text, starts[index], min(ends[index], starts[index] + 4 * _NEAR))[:_NEAR]
         key = near.get(head)
         if key is None:
             key = near[head] = _hash(head)
         keys[index] = (ranks[index] + 1 << 64) + key
-    order = sorted(range(1, count), key=keys.__getitem__)
-    if len(near) < count - 1:
+    order = sorted(order, key=keys.__getitem__)
+    if len(near) < len(order):
         _settle_ties(order, keys, lambda index: _hash(_head(text, starts[index], min(ends[index], starts[index] + _FAR))))
     return order
 
@@ -55,6 +57,21 @@ def _head(text: str, start: int, end: int) -> str:
 def _hash(text: str) -> int:
     """Return a 64-bit hash that orders well: CRC-32, spread by a multiplication. Only the order of merges depends on it."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+
+
+def in_doubt(
+    weights: Sequence[int], extras: Sequence[int], ranks: Sequence[int], limit: int, wall: int
+) -> tuple[list[int], list[int]]:
+    """Return the boundaries that are walls, and those whose order matters: inside walled sections that are over the limit.
+
+    A section within the limit merges into one whatever the order: when the turn of a boundary comes, all weaker ones have merged.
+    """
+    walls = [index for index in range(1, len(ranks)) if ranks[index] >= wall]
+    doubtful: list[int] = []
+    for first, after in itertools.pairwise([0, *walls, len(ranks)]):
+        if after - first > 1 and sum(weights[first:after]) + max(extras[first:after]) > limit:
+            doubtful += range(first + 1, after)
+    return walls, doubtful
 
 
 def pack_by_strength(

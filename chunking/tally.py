@@ -3,7 +3,9 @@
 The pattern by which cl100k parts a text before it merges bytes reads from left to right and never looks back. So there are places
 where every reading of the text, wherever it began, comes to a border: behind a letter or digit that a blank or a mark follows, and
 at the first visible character of a line, since whatever takes in a line feed ends with it. From one such place to another a stretch
-has the tokens it has in the whole text; only its ends beyond them, mostly a mark or two, are counted by themselves.
+has the tokens it has in the whole text; only its ends beyond them, mostly a mark or two, are counted by themselves. Between a mark
+and a letter, which the pattern takes together, there is such a place too where a token of the whole text ends: nothing was ever
+merged over it, so each side was merged as it is alone.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ _OTHERS = (
     r"\u3000-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
 )
 """Characters that are blanks or marks in every version of Unicode."""
+_MARKS = (
+    r"!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\u2014\u2018\u2019\u201c\u201d\u2026"
+    r"\u3001\u3002\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+)
+"""Those of them that are marks, but for the apostrophe, with which a contraction begins."""
 _BORDER = re.compile(rf"[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S)")
 _LAST_BORDER = re.compile(rf"(?s:.*)(?:[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S))")
-_BEHIND = re.compile(rf"[{_LETTERS}][{_OTHERS}]|\n\S")
+_AROUND = re.compile(rf"[{_LETTERS}][{_OTHERS}]|[{_MARKS}][{_LETTERS}]")
 
 
 class Tally(Protocol):
@@ -69,19 +76,20 @@ class Synced:
     ends: for each token the number of UTF-8 bytes up to its end, ascending. count: counts a string alone.
     """
 
-    def __init__(self, text: str, ends: NDArray[np.int64], count: Callable[[str], int]) -> None:
+    def __init__(self, text: str, ends: NDArray[np.int32], count: Callable[[str], int]) -> None:
         self._text = text
         self._count = count
-        self._before = _tokens_before(text, ends).data
+        before, is_end = _tokens_before(text, ends)
+        self._before, self._is_end = before.data, is_end.data
 
     def count(self, start: int, end: int) -> int:
         text, head, tail = self._text, start, end
-        if start and (text[start - 1] != "\n" or text[start : start + 1].isspace()):
+        if start and (text[start - 1] != "\n" or text[start : start + 1].isspace()) and not self._is_border(start):
             border = _BORDER.search(text, start, end)
             if border is None:
                 return self._count(text[start:end])
             head = border.end()
-        if end < len(text) and not _BEHIND.match(text, end - 1):
+        if end < len(text) and (text[end - 1] != "\n" or text[end].isspace()) and not self._is_border(end):
             last = _LAST_BORDER.match(text, head, end)
             if last is None:
                 return self._count(text[start:end])
@@ -95,6 +103,9 @@ class Synced:
             tokens += self._count(text[tail:end])
         return tokens
 
+    def _is_border(self, at: int) -> bool:
+        return bool(self._is_end[at]) and _AROUND.match(self._text, at - 1) is not None
+
     def count_after(self, before: str, start: int, end: int) -> int:
         if not before:
             return self.count(start, end)
@@ -103,15 +114,13 @@ class Synced:
         return self._count(before + self._text[start:end])
 
 
-def _tokens_before(text: str, ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return for each character of a text, and for its end, how many tokens end at or before it."""
+def _tokens_before(text: str, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Return for each character of a text, and for its end, how many tokens end at or before it, and whether one ends there."""
+    data = np.frombuffer(text.encode() + b" ", np.uint8)
+    is_end = np.zeros(len(data), np.bool_)
+    is_end[ends] = True
+    before: NDArray[np.int32] = np.cumsum(is_end, dtype=np.int32)
     if text.isascii():
-        marks = np.zeros(len(text) + 1, np.int32)
-        marks[ends] = 1
-        return np.cumsum(marks, dtype=np.int32)
-    data = np.frombuffer(text.encode(), np.uint8)
-    marks = np.zeros(len(data) + 1, np.int32)
-    marks[ends] = 1
-    begins = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
-    counted: NDArray[np.int32] = np.cumsum(marks, dtype=np.int32)[begins]
-    return counted
+        return before, is_end
+    begins = (data & 0xC0) != 0x80
+    return before[begins], is_end[begins]

@@ -104,17 +104,19 @@ class _Synced(_Sliced):
         super().__init__(name, _counting(encoding))
         self._encoding = encoding
         tokens = encoding.decode_tokens_bytes(list(range(len(encoding.token_byte_values()))))
-        self._bytes = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        self._bytes = np.fromiter(map(len, tokens), np.int32, len(tokens))
         self._short = functools.lru_cache(maxsize=8_192)(self._count)
 
     def count(self, text: str) -> int:
-        return self._short(text) if len(text) <= 8 else super().count(text)
+        if len(text) <= 8:
+            return self._short(text)
+        return self._count(text) if len(text) <= 2 * SLICE else super().count(text)
 
     def tally(self, text: str) -> Tally:
-        if "\r" in text or _SURROGATES.search(text) or _has_long_run(text, SLICE // 2):
+        if "\r" in text or _has_long_run(text, SLICE // 2) or _SURROGATES.search(text):
             return Plain(text, self.count)
         tokens = self._encoding.encode_to_numpy(text, disallowed_special=())
-        return Synced(text, np.cumsum(self._bytes[tokens]), self.count)
+        return Synced(text, np.cumsum(self._bytes[tokens], dtype=np.int32), self.count)
 
 
 def _has_long_run(text: str, size: int = SLICE) -> bool:

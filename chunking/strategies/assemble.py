@@ -79,7 +79,7 @@ class Assembler:
         first, last = group[0], group[-1]
         begin = max(first.start, self.blocks[first.block].span.start)
         span = trimmed(self.text, min(begin, last.end), last.end)
-        if is_blank(span.of(self.text)):
+        if is_blank(self.text, span.start, span.end):
             return None
         place = self.places.of_blocks(first.block, last.last)
         rendering = None

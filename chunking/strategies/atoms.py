@@ -42,6 +42,7 @@ _MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)、．]|[（(]\S{1,4}[）)])\s*")
 _TABLE = frozenset((BlockKind.CAPTION, BlockKind.TABLE_HEADER, BlockKind.TABLE_ROW))
 _LED = _TABLE | {BlockKind.LIST_ITEM, BlockKind.CODE, BlockKind.QUOTE}
 _ANCESTORS = 3
+_NAMES = {kind: str(kind) for kind in BlockKind}
 
 
 def heading_rank(level: int) -> int:
@@ -162,31 +163,34 @@ class _Builder:
         if self.glue:
             self.glue = False
             return GLUE, "bound to the text before"
-        levels = [block.level for block in self.blocks[index:unit] if block.kind is BlockKind.HEADING]
-        if levels:
-            return heading_rank(min(levels)), f"heading {min(levels)}"
+        if index < unit:
+            levels = [block.level for block in self.blocks[index:unit] if block.kind is BlockKind.HEADING]
+            if levels:
+                return heading_rank(min(levels)), f"heading {min(levels)}"
         block = self.blocks[index]
         if block.clause and block.kind is BlockKind.PARAGRAPH:
             return CLAUSE, "clause"
-        return BLOCK, str(block.kind)
+        return BLOCK, _NAMES[block.kind]
 
     # -- atoms
 
     def _emit(self, index: int, after: int) -> None:
-        self._note_lead_in(index)
+        kind = self.blocks[index].kind
         head = self.head if self.head is not None else index
         room = self.limit - self.head_weight
         rank, rule = self._boundary(head, index)
-        repeat = self._lead_in(index) if self.head is None else None
+        repeat = None
+        if kind is BlockKind.LIST_ITEM:
+            self._note_lead_in(index)
+            repeat = self._lead_in(index) if self.head is None else None
         start, end = self.edges[index], self.edges[after]
         weight: int | None = None
-        if self.rows_as_sentences and self.blocks[index].kind in _TABLE:
+        if self.rows_as_sentences and kind in _TABLE:
             parts = self._table(index, after, room)
         else:
-            if not is_likely_over(self.text, start, end, self.limit):
+            if end - start <= 2 * self.limit or not is_likely_over(self.text, start, end, self.limit):
                 weight = self.size(start, end)
-                gap = end - self.blocks[after - 1].span.end
-                if room < weight <= room + gap:
+                if weight > room and weight <= room + (gap := end - self.blocks[after - 1].span.end):
                     weight = self.size(start, end - gap)
             extra = repeat.weight if repeat else 0
             if weight is not None and weight + extra <= room:
@@ -254,17 +258,17 @@ class _Builder:
     # -- lists
 
     def _note_lead_in(self, index: int) -> None:
-        """Take note of what leads in the list that begins here, for all parts of it."""
+        """Take note of what leads in the list whose item this is, for all parts of it."""
         block = self.blocks[index]
-        if block.kind is not BlockKind.LIST_ITEM or self.head is None or block.group in self.introduced:
+        if self.head is None or block.group in self.introduced:
             return
         if index and self.blocks[index - 1].kind is not BlockKind.HEADING:
             self.introduced[block.group] = index - 1
 
     def _lead_in(self, index: int) -> Repeat | None:
-        """Return what a chunk that begins inside this list repeats."""
+        """Return what a chunk that begins inside the list of this item repeats."""
         block = self.blocks[index]
-        if block.kind is not BlockKind.LIST_ITEM or block.group not in self.introduced:
+        if block.group not in self.introduced:
             return None
         if block.group not in self.leads:
             self.leads[block.group] = self._repeat_of(self.blocks[self.introduced[block.group]])
@@ -377,10 +381,12 @@ class _Builder:
 
 def _edges(document: Document) -> list[int]:
     """Return where each block's part of the text begins, and the end: at the line of the block, so that tokens add up."""
+    text = document.text
     edges = []
     position = 0
     for block in document.blocks:
-        edges.append(max(position, document.text.rfind("\n", position, block.span.start) + 1))
+        start = block.span.start
+        edges.append(start if text[start - 1 : start] == "\n" else max(position, text.rfind("\n", position, start) + 1))
         position = block.span.end
     if edges:
         edges.append(position)

@@ -37,14 +37,18 @@ class Places:
 
     def of_blocks(self, first: int, last: int) -> Place:
         """Return the place of blocks[first..last]: the titles that all their text stands under, the clause of the first text."""
-        blocks = self.blocks
-        texts = [i for i in range(first, last + 1) if blocks[i].kind is not BlockKind.HEADING] or [first]
-        path = self.paths[texts[0]]
-        for index in texts[1:]:
-            other = self.paths[index]
-            if other is not path:
+        blocks, paths = self.blocks, self.paths
+        begin = first
+        while begin < last and blocks[begin].kind is BlockKind.HEADING:
+            begin += 1
+        if blocks[begin].kind is BlockKind.HEADING:
+            begin = first
+        path = paths[begin]
+        for index in range(begin + 1, last + 1):
+            other = paths[index]
+            if other is not path and blocks[index].kind is not BlockKind.HEADING:
                 same = 0
                 while same < min(len(path), len(other)) and path[same] == other[same]:
                     same += 1
                 path = path[:same]
-        return Place(str(blocks[first].kind), path, self.clauses[texts[0]], blocks[first].page)
+        return Place(str(blocks[first].kind), path, self.clauses[begin], blocks[first].page)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from chunking.document import Document
 from chunking.outline import outline as find_outline
-from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
+from chunking.packing import NO_WALL, in_doubt, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Passage
 from chunking.strategies.assemble import Assembler
 from chunking.strategies.atoms import Atom, build_atoms, heading_rank
@@ -55,8 +55,9 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     wall = heading_rank(walls) if walls else NO_WALL
     if greedy:
         return pack_greedily(weights, extras, ranks, limit, wall)
-    order = merge_order(text, [atom.start for atom in atoms], atoms[-1].end, ranks)
-    return pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6))
+    walled, doubtful = in_doubt(weights, extras, ranks, limit, wall)
+    order = merge_order(text, [atom.start for atom in atoms], atoms[-1].end, ranks, doubtful)
+    return sorted(walled + pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6)))
 
 
 STRUCTURE = Strategy("structure", 1, StructureOptions, cut)

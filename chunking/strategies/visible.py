@@ -10,9 +10,10 @@ _VISIBLE = regex.compile(r"[^\s\p{Cf}\p{Cc}]")
 _RULE = regex.compile(r"[\s\p{Cf}]*+(?:[*_=~—–-][\s\p{Cf}]*+){3,200}")
 
 
-def is_blank(text: str) -> bool:
-    """Return whether nothing can be seen: only blanks, zero-width and control characters."""
-    return _VISIBLE.search(text) is None
+def is_blank(text: str, start: int = 0, end: int | None = None) -> bool:
+    """Return whether nothing can be seen in text[start:end]: only blanks, zero-width and control characters."""
+    end = len(text) if end is None else end
+    return not text[start : start + 1].isalnum() and _VISIBLE.search(text, start, end) is None if start < end else True
 
 
 def is_worthless(text: str) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunking.packing import NO_WALL, merge_order, pack_by_strength, pack_greedily
+from chunking.packing import NO_WALL, in_doubt, merge_order, pack_by_strength, pack_greedily
 
 ATOMS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(0, 9)), max_size=40)
 WALL = 8
@@ -43,6 +43,16 @@ def test_strength_leaves_no_weakest_pair_that_would_fit(atoms: list[tuple[int, i
     cuts = pack_by_strength(weights, [0] * len(atoms), ranks, order_of(ranks), limit, NO_WALL)
     sums = [sum(weights[i] for i in group) for group in groups(cuts, len(atoms))]
     assert all(a + b > limit for a, b in pairwise(sums))
+
+
+@given(atoms=ATOMS, limit=st.integers(1, 60), whole=st.integers(1, WALL))
+def test_sections_that_fit_need_no_order(atoms: list[tuple[int, int, int]], limit: int, whole: int) -> None:
+    weights, ranks, extras = ([atom[place] for atom in atoms] for place in range(3))
+    walled, doubtful = in_doubt(weights, extras, ranks, limit, WALL)
+    order = order_of(ranks)
+    needed = [index for index in order if index in doubtful]
+    cuts = walled + pack_by_strength(weights, extras, ranks, needed, limit, WALL, whole=whole)
+    assert sorted(cuts) == pack_by_strength(weights, extras, ranks, order, limit, WALL, whole=whole)
 
 
 def test_over_a_heading_only_whole_sections_merge() -> None:
