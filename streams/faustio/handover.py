@@ -80,6 +80,7 @@ class Handover:
         app.handover = self
         for runner in app.runners:
             runner.on_taken = self._note
+            runner.hold()  # also in the first generation, whose records come before `reopen` is through
 
     @property
     def held(self) -> Mapping[int, float]:

@@ -65,7 +65,6 @@ class Life:
         self.gate.set()
         self.runner = KeyedRunner(self.app, "r", self.handle)
         self.runner.topic = "t"
-        self.runner.close()
         self.app.runners.append(self.runner)
         self.handover = Handover(self.app, self.duties, self.grace, self.most_keys)
 
@@ -129,6 +128,17 @@ async def test_a_group_with_nothing_behind_it_and_a_grace_of_zero_hold_nothing_b
         await life.run(0)
         assert life.duties.calls == [("begin", [0, 1]), 0]
         assert not life.handover.held
+
+
+async def test_no_record_is_handled_before_the_first_generation_is_prepared() -> None:
+    life = Life()
+    life.stream.push(event(0))
+    life.tasks.append(asyncio.create_task(life.runner.run(life.stream)))
+    await settle()
+    assert life.duties.calls == []
+    life.handover.reopen()
+    await settle()
+    assert life.duties.calls == [("begin", [0, 1]), 0]
 
 
 async def test_no_record_is_handled_before_the_duties_are_done() -> None:
