@@ -26,8 +26,8 @@ class ChunkChanges(Record):
 
     A large delta travels in `parts` records of one key, in order: `added` and `updated` in any part, `removed` and `kept` only in
     the last, so that nothing is removed before everything new is in place. `complete=True` says that the index may not be what the
-    manifest before says (lost state, a refused delta, reindex): every chunk is named, the indexer lists the document's points, compares
-    each, and removes what no part names. `kept` of the last part also names the chunks of the parts before it.
+    manifest before says (lost state, a refused delta, reindex): every chunk is named, the indexer lists the document's points,
+    compares each, and removes what no part names. `kept` of the last part also names the chunks of the parts before it.
     """
 
     record_name: ClassVar[str] = "chunk_changes"
