@@ -34,7 +34,7 @@ def _fails_in_every_way(inputs: Inputs) -> Outcome:
         case 1:
             bytearray(4 << 30)
         case 2:
-            os.abort()
+            os._exit(3)
     return "fine", 1
 
 
@@ -43,7 +43,7 @@ def test_an_error_a_memory_hog_and_a_crash_are_found_and_the_rest_goes_on(monkey
     tally = campaign({"broken": 40})
     words = "\n".join(tally.findings)
     assert tally.inputs.total() == 40
-    assert all(sign in words for sign in ("KeyError", "MemoryError", "SIGABRT"))
+    assert all(sign in words for sign in ("KeyError", "MemoryError", "exit code 3"))
 
 
 def _never_ends(inputs: Inputs) -> Outcome:
