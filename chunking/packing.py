@@ -25,18 +25,32 @@ def merge_order(text: str, starts: Sequence[int], end: int, ranks: Sequence[int]
     """
     count = len(starts)
     order = range(1, count) if chosen is None else chosen
+    seen: dict[str, int] = {}
     near: dict[str, int] = {}
     ends = [*starts[1:], end]
     keys = [0] * count
     for index in order:
-        head = _head(text, starts[index], min(ends[index], starts[index] + 4 * _NEAR))[:_NEAR]
-        key = near.get(head)
+        start = starts[index]
+        raw = text[start : min(ends[index], start + 4 * _NEAR)]
+        key = seen.get(raw)
         if key is None:
-            key = near[head] = _hash(head)
+            head = "".join(raw.split())[:_NEAR]
+            key = near.get(head)
+            if key is None:
+                key = near[head] = _hash(head)
+            seen[raw] = key
         keys[index] = (ranks[index] + 1 << 64) + key
     order = sorted(order, key=keys.__getitem__)
     if len(near) < len(order):
-        _settle_ties(order, keys, lambda index: _hash(_head(text, starts[index], min(ends[index], starts[index] + _FAR))))
+        far: dict[str, int] = {}
+
+        def finer(index: int) -> int:
+            raw = text[starts[index] : min(ends[index], starts[index] + _FAR)]
+            if raw not in far:
+                far[raw] = _hash("".join(raw.split()))
+            return far[raw]
+
+        _settle_ties(order, keys, finer)
     return order
 
 
@@ -48,10 +62,6 @@ def _settle_ties(order: list[int], keys: Sequence[int], finer: Callable[[int], i
             if after - begin > 1:
                 order[begin:after] = sorted(order[begin:after], key=lambda index: (finer(index), index))
             begin = after
-
-
-def _head(text: str, start: int, end: int) -> str:
-    return "".join(text[start:end].split())
 
 
 def _hash(text: str) -> int:

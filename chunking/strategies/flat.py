@@ -90,6 +90,8 @@ class FlatText:
         weigh = self.sizes.weigh
         if start == end:
             return []
+        if weigh is len and end - start <= (body or self.sizes.size):
+            return [Piece(start, end, len(self.text[start:end].rstrip()), rank, rule)]
         return pieces(
             self.text,
             start,
@@ -135,7 +137,7 @@ class FlatText:
             if self._too_heavy(body):
                 queue += self._smaller(group)
                 continue
-            if self._too_heavy(repeat + body):
+            if repeat and self._too_heavy(repeat + body):
                 repeat = ""
             place = self.places.of(span)
             made.append(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
@@ -26,6 +25,7 @@ from chunking.strategies.base import Budget, Options, Strategy
 from chunking.strategies.flat import FlatText, Sizes
 
 Key = TypeVar("Key", str, int)
+Item = TypeVar("Item")
 _WORD = re.compile("[\u3400-\u9fff]+|[^\\W\\d_\u3400-\u9fff]+|\\d+")
 
 
@@ -68,7 +68,7 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     begin = start
     for stop in sentence_ends(text, start, end) if end > start else []:
-        if found and not any(character.isalnum() for character in text[begin:stop]):
+        if found and not text[begin].isalnum() and not any(map(str.isalnum, text[begin:stop])):
             found[-1] = (found[-1][0], stop)
         else:
             found.append((begin, stop))
@@ -88,7 +88,8 @@ def _breaks(sentences: Sequence[str], options: SemanticOptions, budget: Budget) 
         rows = budget.vectors([" ".join(_window(sentences, place, options.buffer)).strip() for place in range(len(sentences))])
         distances = [_cosine_distance(dict(enumerate(a)), dict(enumerate(b))) for a, b in itertools.pairwise(rows)]
     else:
-        bags = [_words("".join(_window(sentences, place, options.buffer))) for place in range(len(sentences))]
+        own = [_words(sentence) for sentence in sentences]  # no word goes over a sentence's end
+        bags = [_sum(_window(own, place, options.buffer)) for place in range(len(own))]
         distances = [_cosine_distance(a, b) for a, b in itertools.pairwise(bags)]
     if options.threshold == "gradient":
         distances = [0.0, *(b - a for a, b in itertools.pairwise(distances))]
@@ -96,20 +97,28 @@ def _breaks(sentences: Sequence[str], options: SemanticOptions, budget: Budget) 
     return {place + 1 for place, distance in enumerate(distances) if distance > limit}
 
 
-def _window(sentences: Sequence[str], place: int, buffer: int) -> Sequence[str]:
-    return sentences[max(0, place - buffer) : place + buffer + 1]
+def _window(items: Sequence[Item], place: int, buffer: int) -> Sequence[Item]:
+    return items[max(0, place - buffer) : place + buffer + 1]
+
+
+def _sum(bags: Sequence[dict[str, float]]) -> dict[str, float]:
+    total = dict(bags[0])
+    for bag in bags[1:]:
+        for word, count in bag.items():
+            total[word] = total.get(word, 0.0) + count
+    return total
 
 
 def _words(text: str) -> dict[str, float]:
     """Return how often each word, or pair of Han characters, occurs."""
-    bag: Counter[str] = Counter()
-    for match in _WORD.finditer(text.lower()):
-        word = match.group()
+    bag: dict[str, float] = {}
+    for word in _WORD.findall(text.lower()):
         if "\u3400" <= word[0] <= "\u9fff" and len(word) > 1:
-            bag.update(a + b for a, b in itertools.pairwise(word))
+            for at in range(len(word) - 1):
+                bag[word[at : at + 2]] = bag.get(word[at : at + 2], 0.0) + 1.0
         else:
-            bag[word] += 1
-    return {word: float(count) for word, count in bag.items()}
+            bag[word] = bag.get(word, 0.0) + 1.0
+    return bag
 
 
 def _cosine_distance(a: dict[Key, float], b: dict[Key, float]) -> float:
