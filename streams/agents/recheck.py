@@ -14,10 +14,10 @@ the changelog. No fence sees these. What the new owner does about it, per partit
   ④ commit, and go on as usual
        crash before ④: the next owner begins at the same committed offsets, with a grace of its own
 
-The grace (setting `worker.handover_grace_seconds`) must be longer than any effect of a predecessor can be under way. Unset it is the
-largest of one try to write to Kafka, the index's timeout and the session timeout. What is not mended: a predecessor that wakes up
-only after the grace is over, and records that it had in hand but that were not reached within the grace (an outage, a backlog of
-one key). There the document's next event does, or `docdelta audit --repair`.
+The grace (setting `worker.handover_grace_seconds`) must be longer than any effect of a predecessor can be under way. Unset it is
+the largest of one try to write to Kafka, the index's timeout and the session timeout. What is not mended: a predecessor that
+wakes up only after the grace is over, and records that it had in hand but that were not reached within the grace (an outage, a
+backlog of one key). There the document's next event does, or sending it again with `reindex`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[by
         async with manifests.lock(key):
             saved += await _save_again(manifests.table, indexer.outbox.patience, key)
     await indexer.handle(changes)
-    log.info("re-checked after assignment", batch=indexer.outbox.batch, manifests=saved, changes=len(changes))
+    log.debug("re-checked", batch=indexer.outbox.batch, manifests=saved, changes=len(changes))
 
 
 async def recheck_seen(seen: Table, patience: Patience, keys: Iterable[bytes]) -> None:
