@@ -24,8 +24,10 @@ from tests.bench.pipeline.report import quantile
 from tests.stack.rig import upsert
 
 LOOK_SECONDS = 0.004
-BACKGROUND_PAGES = 100
+BACKGROUND_PAGES = 60
 EDITS_A_MINUTE = 1000
+TENANT = "reader"
+"""The small page's own: among other pages a hashing embedder may rank it too low to be found."""
 Send = Callable[[DocumentChange], None]
 
 
@@ -34,7 +36,7 @@ async def measure(samples: int) -> dict[str, Any]:
     async with installation() as bench:
         bench.begin()
         others = pages(BACKGROUND_PAGES)
-        await bench.settled([*first_revisions(others), upsert("small", 1, _small(0))])
+        await bench.settled([*first_revisions(others), upsert("small", 1, _small(0), TENANT)])
         producer = make_producer(bench.kafka, 60)
 
         def send(change: DocumentChange) -> None:
@@ -72,17 +74,17 @@ async def _edits(bench: Installation, send: Send, edits: range) -> list[float]:
         await asyncio.sleep(dice.uniform(0.1, 0.5))
         question = hashed(f"reading number{edit}", bench.policy.embedding.dimensions)
         began = time.perf_counter()
-        send(upsert("small", edit + 1, _small(edit)))
+        send(upsert("small", edit + 1, _small(edit), TENANT))
         while not await _found(bench, question, edit + 1):
-            assert time.perf_counter() - began < 60, bench.log()[-2000:]
+            assert time.perf_counter() - began < 30, bench.log()[-2000:]
             await asyncio.sleep(LOOK_SECONDS)
         seconds.append(time.perf_counter() - began)
     return seconds
 
 
 async def _found(bench: Installation, question: Any, revision: int) -> bool:
-    hits = await bench.shim.index.search(bench.collection, Query("acme", question, limit=3))
-    return any(hit.payload["document_id"] == "small" and hit.payload["revision"] == revision for hit in hits)
+    hits = await bench.shim.index.search(bench.collection, Query(TENANT, question, limit=3))
+    return any(hit.payload["revision"] == revision for hit in hits)
 
 
 async def _background(send: Send, texts: dict[str, str]) -> None:
