@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import tempfile
 import time
@@ -170,6 +171,12 @@ async def served_index() -> AsyncIterator[tuple[Shim, Wire]]:
     finally:
         await server.close()
         await index.close()
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor seconds that a process has used so far, its children not counted."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def first_revisions(texts: Mapping[str, str]) -> list[DocumentChange]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.bench.pipeline.installation import Installation, again, first_revisions, installation
+from tests.bench.pipeline.installation import Installation, again, first_revisions, installation, processor_seconds
 from tests.bench.pipeline.pages import edited, pages
 
 ROUNDS = 3
@@ -41,12 +41,16 @@ def _edited(change: Any) -> Any:
 
 async def _timed(bench: Installation, changes: list[Any]) -> dict[str, Any]:
     written, requests = bench.wire.written, bench.wire.requests
+    worker = bench.workers["one"].pid
+    processor = processor_seconds(worker)
     seconds = await bench.settled(changes)
+    processor = processor_seconds(worker) - processor
     receipts = await bench.first_receipts()
     mine = [receipts[change.event_id] for change in changes]
     return {
         "seconds": seconds,
         "documents_per_second": len(changes) / seconds,
+        "processor_ms_a_document": 1e3 * processor / len(changes),
         "embedded": sum(receipt.embedded for receipt in mine),
         "bytes_written": bench.wire.written - written,
         "requests": bench.wire.requests - requests,

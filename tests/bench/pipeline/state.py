@@ -8,7 +8,6 @@ holds the 1,000 pages in both cases, so the difference is that of the worker's s
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import time
 import urllib.error
@@ -22,7 +21,7 @@ from chunking.manifest import Manifest, ManifestEntry
 from schemas.record import document_key
 from streams.kafka.produce import OutRecord, produce_all
 from streams.steps.settle_change import Seen
-from tests.bench.pipeline.installation import Installation, again, first_revisions, installation
+from tests.bench.pipeline.installation import Installation, again, first_revisions, installation, processor_seconds
 from tests.bench.pipeline.pages import edited, pages
 from tests.stack.scrape import free_port
 
@@ -94,8 +93,7 @@ class _Worker:
 
     def processor(self) -> float:
         """Return the processor seconds of the worker's process so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self._process.pid)
 
     def memory(self) -> float:
         """Return the resident MiB of the worker's process; its parser process is not in it."""
