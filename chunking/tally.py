@@ -2,7 +2,7 @@
 
 The pattern by which cl100k parts a text before it merges bytes reads from left to right and never looks back. So there are places
 where every reading of the text, wherever it began, comes to a border: behind a letter or digit that a blank or a mark follows, and
-at the first visible character of a line, since whatever takes in a line feed ends with it. From one such place to another a stretch
+at the start of a line that is not blank, since whatever takes in a line feed ends with it. From one such place to another a stretch
 has the tokens it has in the whole text; only its ends beyond them, mostly a mark or two, are counted by themselves. Between a mark
 and a letter, which the pattern takes together, there is such a place too where a token of the whole text ends: nothing was ever
 merged over it, so each side was merged as it is alone.
@@ -31,7 +31,7 @@ _MARKS = (
 """Those of them that are marks, but for the apostrophe, with which a contraction begins."""
 _BORDER = re.compile(rf"[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S)")
 _LAST_BORDER = re.compile(rf"(?s:.*)(?:[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S))")
-_AROUND = re.compile(rf"[{_LETTERS}][{_OTHERS}]|[{_MARKS}][{_LETTERS}]")
+_AROUND = re.compile(rf"\n[^\S\n]*+\S|[{_LETTERS}][{_OTHERS}]|[{_MARKS}][{_LETTERS}]")
 
 
 class Tally(Protocol):
