@@ -12,7 +12,7 @@ from chunking.document import Document, DocumentKey
 from chunking.identity import STRICT, content_id, embed_hash, parent_id, payload_hash, strict_id
 from chunking.passage import Passage, Role
 from chunking.policy import ChunkPolicy
-from chunking.strategies.base import Budget
+from chunking.strategies.base import Budget, SentenceVectors
 from chunking.tokens import TokenCounter
 
 
@@ -32,13 +32,22 @@ class Provenance:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def chunk(document: Document, provenance: Provenance, policy: ChunkPolicy, counter: TokenCounter) -> tuple[Chunk, ...]:
-    """Return the chunks of a document in document order. Blank documents give none. Raises TooManyChunks."""
+def chunk(
+    document: Document,
+    provenance: Provenance,
+    policy: ChunkPolicy,
+    counter: TokenCounter,
+    vectors: SentenceVectors | None = None,
+) -> tuple[Chunk, ...]:
+    """Return the chunks of a document in document order. Blank documents give none. `vectors`: where `policy.asks_model`.
+
+    Raises TooManyChunks, and VectorsMissing where the policy asks for vectors and there are none.
+    """
     if not document.blocks:
         return ()
     picked = policy.pick(document)
     room = policy.limits.max_tokens - counter.count(policy.embedding.document_prefix)
-    passages = picked.strategy.cut(document, picked.options, Budget(counter, room))
+    passages = picked.strategy.cut(document, picked.options, Budget(counter, room, vectors))
     if len(passages) > policy.limits.max_chunks:
         raise TooManyChunks(
             f"{len(passages)} chunks, above the policy's limits.max_chunks {policy.limits.max_chunks}: raise it or split the page"

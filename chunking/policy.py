@@ -207,6 +207,11 @@ class ChunkPolicy(_Closed):
             for index, (rule, strategy) in enumerate(zip(self.rules, strategies, strict=True))
         )
 
+    @cached_property
+    def asks_model(self) -> bool:
+        """Whether some rule's strategy cuts by sentence vectors of the model (`semantic` with ``vectors: model``)."""
+        return any(getattr(choice.options, "vectors", None) == "model" for choice in self._choices)
+
     def pick(self, document: Document) -> Picked:
         """Return the strategy for a document, its options, and which rule chose it."""
         for rule, choice in zip(self.rules, self._choices, strict=True):

@@ -19,6 +19,10 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+SentenceVectors = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Texts to vectors, a row a text. Deterministic."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a passage may cost. `limit` tokens by `counter` for repeat + body; what the embed template adds is already taken off.
@@ -29,7 +33,7 @@ class Budget:
 
     counter: TokenCounter
     limit: int
-    vectors: Callable[[Sequence[str]], Sequence[Sequence[float]]] | None = None
+    vectors: SentenceVectors | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chunking.manifest import Manifest
@@ -44,7 +45,8 @@ class ChunkerAgent:
     policy: ChunkPolicy
     counter: TokenCounter
     embedder: Embedder
-    """Only asked for its limit: text that it would cut is refused here, before anything is planned."""
+    """Asked for its limit: text that it would cut is refused here, before anything is planned. A policy with `semantic` by the
+    model's vectors also asks it for the vectors of sentences."""
     poison_attempts: int = 3
     compare_until: dict[int, int] = field(default_factory=dict)
     """Partition to offset of [parsed]. Records below it are compared with the index itself, whatever their manifest says. Set it to
@@ -95,12 +97,22 @@ class ChunkerAgent:
         return manifest_of_points([point.payload for point in points])
 
     async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
+        loop = asyncio.get_running_loop()
+
+        def vectors(texts: Sequence[str]) -> list[list[float]]:
+            """Ask the model from the thread that chunks. An outage leaves as Unavailable, and all of it is tried again."""
+            answer = asyncio.run_coroutine_threadsafe(self.embedder.embed(texts), loop).result()
+            return [vector.tolist() for vector in answer]
+
         def work() -> Planned:
-            planned = plan_changes(parsed, before, self.outbox.batch, self.policy, self.counter, complete)
+            asked = vectors if self.policy.asks_model else None
+            planned = plan_changes(parsed, before, self.outbox.batch, self.policy, self.counter, complete, asked)
             self._check_model_limit(planned)
             return planned
 
-        return work() if len(parsed.text) <= INLINE_CHARACTERS else await asyncio.to_thread(work)
+        if len(parsed.text) <= INLINE_CHARACTERS and not self.policy.asks_model:
+            return work()
+        return await asyncio.to_thread(work)
 
     def _check_model_limit(self, planned: Planned) -> None:
         limit = self.embedder.max_tokens

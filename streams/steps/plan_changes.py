@@ -11,6 +11,7 @@ from chunking.chunker import TooManyChunks, chunk
 from chunking.diff import Delta, Placed, diff
 from chunking.manifest import Manifest, ManifestEntry
 from chunking.policy import ChunkPolicy
+from chunking.strategies.base import SentenceVectors
 from chunking.tokens import TokenCounter
 from schemas.chunk_changes import ChunkChanges, ChunkRecord
 from schemas.parsed_document import ParsedDocument
@@ -60,6 +61,7 @@ def plan_changes(
     policy: ChunkPolicy,
     counter: TokenCounter,
     complete: bool,
+    vectors: SentenceVectors | None = None,
 ) -> Planned:
     """Return what a revision changes. `complete`: the index may not be what `before` says (state lost, a delta refused, reindex
     asked), so every chunk is named, the indexer compares each with what is there, and clears what nobody names.
@@ -71,7 +73,7 @@ def plan_changes(
     if not deleted:
         try:
             document, provenance = from_wire(parsed)
-            chunks = chunk(document, provenance, policy, counter)
+            chunks = chunk(document, provenance, policy, counter, vectors)
         except TooManyChunks as error:
             raise PoisonRecord(str(error)) from error
         except ValueError as error:
