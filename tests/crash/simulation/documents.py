@@ -31,15 +31,22 @@ def _cut(document: Document, options: Any, budget: Any) -> list[Passage]:
 
 
 def policy() -> ChunkPolicy:
-    """Return the policy of the simulation: every paragraph is a chunk."""
-    STRATEGIES.setdefault(STRATEGY, Strategy(STRATEGY, 1, NoOptions, _cut))
-    return ChunkPolicy(
-        name="simulated",
-        version=1,
-        rules=(Rule(use=STRATEGY),),
-        limits=Limits(tokenizer="characters"),
-        embedding=Embedding(model="simulated", dimensions=DIMENSIONS),
-    )
+    """Return the policy of the simulation: a chunk a paragraph. Its strategy is in the table only while the policy is made."""
+    STRATEGIES[STRATEGY] = Strategy(STRATEGY, 1, NoOptions, _cut)
+    try:
+        made = ChunkPolicy(
+            name="simulated",
+            version=1,
+            rules=(Rule(use=STRATEGY),),
+            limits=Limits(tokenizer="characters"),
+            embedding=Embedding(model="simulated", dimensions=DIMENSIONS),
+        )
+        # Both are kept by the policy once they are made.
+        assert made.fingerprint
+        assert not made.asks_model
+        return made
+    finally:
+        del STRATEGIES[STRATEGY]
 
 
 def token_counter() -> TokenCounter:

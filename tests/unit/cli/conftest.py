@@ -44,6 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """Run a command in an empty folder that holds `policy.yaml` and `page.md`."""
     for name in [name for name in os.environ if name.startswith("DOCDELTA_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)  # a runner's own width would narrow the tables
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(POLICY, encoding="utf-8")
     Path("page.md").write_text(PAGE, encoding="utf-8")
