@@ -6,11 +6,15 @@ further than a block's neighbours, so an edit in one walled section changes no c
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from chunking.clauses import ClauseRule, Marks, Rules, rule_set
 from chunking.document import Document
+from chunking.outline import DEFAULT
 from chunking.outline import outline as find_outline
 from chunking.packing import NO_WALL, in_doubt, merge_order, pack_by_strength, pack_greedily
 from chunking.passage import Passage
@@ -19,12 +23,35 @@ from chunking.strategies.atoms import Atom, build_atoms, heading_rank
 from chunking.strategies.base import Budget, Options, Strategy
 
 
+class ClauseOption(Options):
+    """A clause rule of a policy's own, tried before the built-in ones; fields as in `chunking.clauses.ClauseRule`."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")
+    pattern: str = Field(min_length=1, max_length=200)
+    starts: str = Field(min_length=1, max_length=100)
+    rank: int = Field(ge=0, le=100)
+    marks: Marks = Marks.CLAUSE
+    needs_blank: bool = False
+    deepens: bool = False
+    longest: int = Field(default=60, ge=1, le=500)
+
+    @model_validator(mode="after")
+    def _compiles(self) -> ClauseOption:
+        try:
+            re.compile(self.pattern)
+            re.compile(f"[{self.starts}]")
+        except re.error as error:
+            raise ValueError(f"pattern or starts is no regular expression: {error}") from error
+        return self
+
+
 class StructureOptions(Options):
     """Options of `structure`.
 
     size: tokens a chunk may hold, the policy's limit where not given. walls: headings of this level and above (1 = highest)
     always begin a chunk; 0 for none, 6 for all. tables: repeat the header rows before each part of a long table (``rows``), or
     read rows out as sentences, 区域：华东；预计时效：两天。 (``sentences``). outline: find clauses and chapters in plain lines.
+    clauses: further ways to number clauses, tried before those of `chunking.clauses`.
     """
 
     size: int | None = Field(default=None, ge=16)
@@ -32,6 +59,7 @@ class StructureOptions(Options):
     packing: Literal["strength", "greedy"] = "strength"
     tables: Literal["rows", "sentences"] = "rows"
     outline: bool = True
+    clauses: tuple[ClauseOption, ...] = ()
 
 
 def cut(document: Document, options: StructureOptions, budget: Budget) -> list[Passage]:
@@ -39,12 +67,17 @@ def cut(document: Document, options: StructureOptions, budget: Budget) -> list[P
     if not document.blocks:
         return []
     if options.outline:
-        document = find_outline(document)
+        document = find_outline(document, _rules(options.clauses))
     limit = min(options.size or budget.limit, budget.limit)
     weigh, tally = budget.counter.count, budget.counter.tally(document.text)
     atoms = build_atoms(document, limit, weigh, tally.count, rows_as_sentences=options.tables == "sentences")
     cuts = pack(document.text, atoms, limit, options.walls, greedy=options.packing == "greedy")
     return Assembler(document, STRUCTURE.versioned_name, limit, weigh, tally).passages(atoms, cuts)
+
+
+@cache
+def _rules(clauses: tuple[ClauseOption, ...]) -> Rules:
+    return rule_set(tuple(ClauseRule(**clause.model_dump()) for clause in clauses)) if clauses else DEFAULT
 
 
 def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool = False) -> list[int]:
