@@ -7,7 +7,6 @@ topics share the partitions.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import shutil
@@ -392,8 +391,7 @@ async def run_worker(settings: Settings, only: str | None = None) -> int:
     finally:
         await worker.stop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
+            loop.remove_signal_handler(number)
     if isinstance(worker.failure, UsageError):
         raise worker.failure
     return 1 if worker.failure is not None else 0

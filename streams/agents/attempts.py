@@ -35,7 +35,8 @@ def understood(read: Callable[[], Result]) -> Result:
 async def attempt(operation: Callable[[], Awaitable[Result]], patience: Patience, times: int, what: str) -> Result:
     """Return the operation's result. Outages are waited out; an error of no known family is tried `times` times.
 
-    Raises PoisonRecord (also for an unknown error that stays), InvariantBroken, Stopping; nothing else.
+    Raises PoisonRecord (also for an unknown error that stays), and what stops the worker: InvariantBroken, Stopping, or a
+    UsageError of the index (key refused, collection gone), which ends the process with that error's exit code.
     """
     for number in range(1, times + 1):
         try:

@@ -54,7 +54,7 @@ class ChunkerAgent:
     planned with other order keys may still be on their way, and no manifest made meanwhile can know them."""
 
     async def handle(self, record: InRecord) -> None:
-        """Settle one record of [parsed]. Raises only Stopping and InvariantBroken."""
+        """Settle one record of [parsed]. Raises only what stops the worker (see `attempt`)."""
         if record.value is None:
             return  # a tombstone of `docdelta gc`: every live batch has settled this document's end
         about: About | None = None

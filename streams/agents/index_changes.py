@@ -112,7 +112,7 @@ class IndexerAgent:
     """Texts embedded for the earlier parts of a record that came in parts, for its receipt."""
 
     async def handle(self, records: Sequence[InRecord]) -> None:
-        """Settle records of [changes] in order. Raises only Stopping and InvariantBroken."""
+        """Settle records of [changes] in order. Raises only what stops the worker (see `attempt`)."""
         for round_ in _rounds(records):
             items = [item for record in round_ if (item := await self._open(record)) is not None]
             await self._find_what_is_there(items)

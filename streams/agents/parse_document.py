@@ -53,7 +53,7 @@ class ParserAgent:
     poison_attempts: int = 3
 
     async def handle(self, record: InRecord) -> None:
-        """Settle one record of [documents]. Raises only Stopping and InvariantBroken."""
+        """Settle one record of [documents]. Raises only what stops the worker (see `attempt`)."""
         about: About | None = None
         try:
             change = understood(lambda: self._change(record))

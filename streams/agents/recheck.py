@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[bytes], changes: Sequence[InRecord]) -> None:
-    """Do over what a predecessor may have undone in one batch. Raises only Stopping and InvariantBroken.
+    """Do over what a predecessor may have undone in one batch. Raises only what stops the worker (see `attempt`).
 
     keys: of every record of [parsed] and [changes] handled since assignment. changes: all of [changes] handled since then, in
     offset order. No record of the partition may be in work meanwhile. May be called again with more of the same.

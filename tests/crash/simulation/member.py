@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +157,7 @@ class Member:
         return not self.tasks
 
 
-class Runner:
+class Runner(ABC):
     """Both runners' acknowledgement: in offset order (streams/faustio/runner.py)."""
 
     def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
@@ -176,12 +177,13 @@ class Runner:
         member = self.member
         return self.position < len(self.log) and not member.stopping.is_set() and not member.paused and self._has_room()
 
+    @abstractmethod
     def _has_room(self) -> bool:
-        raise NotImplementedError
+        """Return whether another record may be taken."""
 
+    @abstractmethod
     def deliver(self, most: int) -> None:
         """Take records and start their handler."""
-        raise NotImplementedError
 
     def _take(self) -> Slot:
         slot = Slot(self.log[self.position])
