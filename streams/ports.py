@@ -47,6 +47,10 @@ class Log(Protocol):
         """Append a record. PoisonRecord if it is over the topic's size limit; Unavailable if the broker is away."""
         ...
 
+    def trace_id(self, key: bytes) -> str:
+        """Return the trace, in hex, that the record in hand with this key belongs to; empty without one."""
+        ...
+
 
 class Table(Protocol):
     """A keyed table of this agent's partitions with a changelog. Values are bytes, never empty."""

@@ -58,6 +58,7 @@ class Outbox:
         key = document_key(receipt.tenant_id, receipt.document_id)
         await self.publish(self.topics.receipts, key, encode(receipt))
         metrics.settled(receipt)
+        trace = self.log.trace_id(key)
         figures = {name: getattr(receipt, name) for name in ("kept", "added", "updated", "removed", "embedded")}
         log.info(
             "document settled",
@@ -70,6 +71,7 @@ class Outbox:
             outcome=receipt.outcome,
             reason=receipt.reason,
             **{name: count for name, count in figures.items() if count},
+            **({"trace_id": trace} if trace else {}),
         )
 
     async def refuse(self, record: InRecord, error: PoisonRecord, about: About | None, attempts: int = 1) -> None:

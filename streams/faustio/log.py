@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams.faustio.delivery import deliver
+from streams.faustio.scope import headers_for
+from streams.faustio.tracing import trace_id
 from streams.topics import MAX_RECORD_BYTES
 
 
@@ -23,3 +25,7 @@ class FaustLog:
     async def publish(self, topic: str, key: bytes, value: bytes) -> None:
         """Append a record; ends when the broker has it. Errors as in `deliver`."""
         await deliver(self._app, topic, key, value, limit=self._limits.get(topic, MAX_RECORD_BYTES))
+
+    def trace_id(self, key: bytes) -> str:
+        """Return the trace of the record in hand with this key; empty without one."""
+        return trace_id(headers_for(key))

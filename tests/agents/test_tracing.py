@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
+from streams.faustio.log import FaustLog
 from streams.faustio.scope import handling, headers_for
 from streams.faustio.tracing import trace_headers
 from tests.agents.fake_faust import FakeEvent, FakeMessage
@@ -27,6 +28,14 @@ def test_what_is_made_of_a_record_carries_its_trace() -> None:
         assert structlog.contextvars.get_contextvars() == {"trace_id": TRACE}
     assert headers_for(b"a/1") == []
     assert structlog.contextvars.get_contextvars() == {}
+
+
+def test_an_outcome_is_logged_with_the_trace_of_its_own_record() -> None:
+    log = FaustLog(app=None)
+    with handling([an_event(b"a", traceparent=PARENT), an_event(b"b")]):
+        assert log.trace_id(b"a") == TRACE
+        assert log.trace_id(b"b") == ""
+    assert log.trace_id(b"a") == ""
 
 
 def test_in_a_group_each_key_has_the_trace_of_its_newest_record() -> None:
