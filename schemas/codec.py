@@ -13,12 +13,24 @@ from schemas.batch import BatchRecord
 from schemas.chunk_changes import ChunkChanges
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import DocumentChange
+from schemas.letter_index import LetterCheckpoint, LetterClosing, LetterEntry
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import Record
 
 RECORDS: Mapping[str, type[Record]] = {
-    record.record_name: record for record in (DocumentChange, ParsedDocument, ChunkChanges, BatchRecord, Receipt, DeadLetter)
+    record.record_name: record
+    for record in (
+        DocumentChange,
+        ParsedDocument,
+        ChunkChanges,
+        BatchRecord,
+        Receipt,
+        DeadLetter,
+        LetterEntry,
+        LetterClosing,
+        LetterCheckpoint,
+    )
 }
 
 UPCASTS: Mapping[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}

@@ -56,6 +56,11 @@ class TopicNames:
         return f"{self.prefix}.dead-letters"
 
     @property
+    def letter_index(self) -> str:
+        """LetterEntry, LetterClosing and LetterCheckpoint, keys ``open/…``, ``closed/…``, ``checkpoint``: which dead letters are open."""
+        return f"{self.prefix}.letter-index"
+
+    @property
     def batches(self) -> str:
         """BatchRecord, key batch id."""
         return f"{self.prefix}.batches"
@@ -105,6 +110,7 @@ def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
         Topic(names.receipts, partitions, _kept(30 * day)),
         Topic(names.dead_letters, partitions, _kept(-1)),
         Topic(names.batches, 1, _compacted()),
+        Topic(names.letter_index, 1, _compacted()),
         Topic(names.changelog(names.parser_group, names.seen_table), partitions, _compacted()),
     ]
 

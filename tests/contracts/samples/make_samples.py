@@ -10,6 +10,7 @@ from schemas.chunk_changes import ChunkChanges, ChunkRecord
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import Content, DocumentChange
+from schemas.letter_index import LetterCheckpoint, LetterClosing, LetterEntry
 from schemas.parsed_document import ParsedBlock, ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import Record
@@ -122,6 +123,24 @@ SAMPLES: tuple[Record, ...] = (
         revision=2,
         failed_at=NOON,
     ),
+    LetterEntry(
+        letter="3-17",
+        topic="docdelta.documents",
+        partition=3,
+        offset=41,
+        key="YWNtZS9k",
+        size=8,
+        stage="parser",
+        error="UndecodableRecord",
+        reason="not JSON: Expecting value at character 0",
+        tenant_id="acme",
+        document_id="d",
+        revision=2,
+        event_id="evt-1",
+        failed_at=NOON,
+    ),
+    LetterClosing(letter="3-17", state="replayed", at=NOON, note="sent again as evt-1#replay-3-17"),
+    LetterCheckpoint(letters={0: 4, 3: 18}, receipts={0: 900, 3: 1200}, at=NOON),
 )
 
 if __name__ == "__main__":
