@@ -41,6 +41,11 @@ class TopicNames:
         return f"{self.prefix}.documents"
 
     @property
+    def bulk(self) -> str:
+        """DocumentChange, key tenant/document: the door for many at once. Its feeder passes them on to [documents]."""
+        return f"{self.prefix}.bulk"
+
+    @property
     def parsed(self) -> str:
         """ParsedDocument, key tenant/document: replayed in full by every new batch."""
         return f"{self.prefix}.parsed"
@@ -57,13 +62,23 @@ class TopicNames:
 
     @property
     def letter_index(self) -> str:
-        """LetterEntry, LetterClosing and LetterCheckpoint, keys ``open/…``, ``closed/…``, ``checkpoint``: which dead letters are open."""
+        """LetterEntry, LetterClosing, LetterCheckpoint (keys ``open/…``, ``closed/…``, ``checkpoint``): which dead letters are open."""
         return f"{self.prefix}.letter-index"
 
     @property
     def batches(self) -> str:
         """BatchRecord, key batch id."""
         return f"{self.prefix}.batches"
+
+    @property
+    def controls(self) -> str:
+        """Control, key of the thing it is about: pauses, breakers, what was decided."""
+        return f"{self.prefix}.controls"
+
+    @property
+    def held(self) -> str:
+        """HeldChange, key tenant/document: events that wait for a person."""
+        return f"{self.prefix}.held"
 
     def changes(self, batch: str) -> str:
         """ChunkChanges of one batch, key tenant/document."""
@@ -73,6 +88,11 @@ class TopicNames:
     def parser_group(self) -> str:
         """Consumer group (= Faust app id) of the parser app."""
         return f"{self.prefix}-parser"
+
+    @property
+    def feeder_group(self) -> str:
+        """Consumer group (= Faust app id) of the feeder of [bulk]."""
+        return f"{self.prefix}-feeder"
 
     def batch_group(self, batch: str) -> str:
         """Consumer group (= Faust app id) of one batch app."""
@@ -106,10 +126,13 @@ def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
     day = 86_400_000
     return [
         Topic(names.documents, partitions, _compacted(MAX_EVENT_BYTES)),
+        Topic(names.bulk, partitions, _compacted(MAX_EVENT_BYTES)),
         Topic(names.parsed, partitions, _compacted()),
         Topic(names.receipts, partitions, _kept(30 * day)),
         Topic(names.dead_letters, partitions, _kept(-1)),
         Topic(names.batches, 1, _compacted()),
+        Topic(names.controls, 1, _compacted()),
+        Topic(names.held, partitions, _compacted()),
         Topic(names.letter_index, 1, _compacted()),
         Topic(names.changelog(names.parser_group, names.seen_table), partitions, _compacted()),
     ]

@@ -1,4 +1,4 @@
-"""KafkaSender: DocumentChanges to the documents topic through confluent-kafka, each confirmed by the broker or reported by name."""
+"""KafkaSender: DocumentChanges to the topic of their lane through confluent-kafka, each confirmed by the broker or reported by name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streams.connectors.base import Confirmed
 from streams.errors import NotReachable, PoisonRecord
 from streams.kafka.client import in_words, make_admin, make_producer, require_topics
 from streams.kafka.produce import OutRecord, size_limit
+from streams.lanes.choice import Lane, topic_of
 from streams.settings import KafkaSettings
 from streams.topics import TopicNames
 
@@ -24,9 +25,9 @@ DELIVERY_SECONDS = 30.0
 class KafkaSender:
     """Sends through an idempotent producer (acks=all). Where `produce_all` stops at the first failure, this tells of each event."""
 
-    def __init__(self, settings: KafkaSettings, delivery_seconds: float = DELIVERY_SECONDS) -> None:
-        """Raises NotReachable, NotAuthorised or NotPrepared (no documents topic) within 10 seconds, before anything is sent."""
-        self._topic = TopicNames(settings.topic_prefix).documents
+    def __init__(self, settings: KafkaSettings, delivery_seconds: float = DELIVERY_SECONDS, lane: Lane = "live") -> None:
+        """Raises NotReachable, NotAuthorised or NotPrepared (topic is missing) within 10 seconds, before anything is sent."""
+        self._topic = topic_of(lane, TopicNames(settings.topic_prefix))
         self._servers = settings.bootstrap_servers
         admin = make_admin(settings)
         require_topics(admin, {self._topic})
