@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from schemas.batch import BatchRecord
 from schemas.chunk_changes import ChunkChanges
+from schemas.control import Control
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import DocumentChange
+from schemas.held_change import HeldChange
 from schemas.letter_index import LetterCheckpoint, LetterClosing, LetterEntry
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
@@ -27,6 +29,8 @@ RECORDS: Mapping[str, type[Record]] = {
         BatchRecord,
         Receipt,
         DeadLetter,
+        Control,
+        HeldChange,
         LetterEntry,
         LetterClosing,
         LetterCheckpoint,

@@ -8,8 +8,10 @@ from pathlib import Path
 from schemas.batch import BatchRecord, EmbeddingRecord
 from schemas.chunk_changes import ChunkChanges, ChunkRecord
 from schemas.codec import encode
+from schemas.control import Control, Decision, Figures
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import Content, DocumentChange
+from schemas.held_change import HeldChange
 from schemas.letter_index import LetterCheckpoint, LetterClosing, LetterEntry
 from schemas.parsed_document import ParsedBlock, ParsedDocument
 from schemas.receipt import Receipt
@@ -122,6 +124,31 @@ SAMPLES: tuple[Record, ...] = (
         document_id="d",
         revision=2,
         failed_at=NOON,
+    ),
+    Control(
+        kind="tripped",
+        at=NOON,
+        tenant_id="acme",
+        reason="150 of 200 documents were deleted within 3600 s",
+        by="worker@host (process 7)",
+        partition=3,
+        figures=Figures(counted=150, documents=200, window_seconds=3600, partitions=8),
+        decision="0a1b",
+        decisions=(Decision(id="0a1b", verdict="reject", ends={0: 4, 3: 17}, at=NOON, by="ops@host (process 9)"),),
+    ),
+    HeldChange(
+        tenant_id="acme",
+        document_id="policies/duty.md",
+        revision=7,
+        op="delete",
+        event_id="evt-1",
+        reason="breaker",
+        why="150 of 200 documents were deleted within 3600 s; docdelta breaker list",
+        since=NOON,
+        partition=3,
+        offset=41,
+        value="bm90IEpTT04=",
+        headers={"source": "cms"},
     ),
     LetterEntry(
         letter="3-17",

@@ -1,0 +1,1 @@
+"""Controls: what operators and breakers say to all workers: pauses, held events, decisions on them."""

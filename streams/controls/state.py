@@ -1,0 +1,121 @@
+"""Controls: [controls] read in order: what is paused, whose breaker is open, and what was decided of whom.
+
+A pure fold. The order of records of different keys does not matter, and neither does compaction: the last record of each key is all
+there is to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.codec import decode
+from schemas.control import Control, Decision, Verdict
+from streams.ports import InRecord
+
+KEPT_DECISIONS = 8
+"""Decisions of a tenant that are remembered. An event that an older one covered and that comes again is looked at anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A tenant's breaker that is open, with the tripping that stands for all of them."""
+
+    tenant: str
+    since: datetime
+    """When the first partition tripped."""
+    trips: tuple[Control, ...]
+    """By partition."""
+
+    @property
+    def first(self) -> Control:
+        """The tripping that came first."""
+        return min(self.trips, key=lambda trip: (trip.at, trip.partition or 0))
+
+    @property
+    def holds_changes(self) -> bool:
+        """Whether changes of documents that are there are held as well as deletes."""
+        return any(trip.what == "changes" for trip in self.trips)
+
+
+@dataclass(slots=True)
+class Controls:
+    """What is in force. Changed by `apply` alone."""
+
+    pauses: dict[bytes, Control] = field(default_factory=dict)
+    """By Kafka key."""
+    decided: dict[str, tuple[Decision, ...]] = field(default_factory=dict)
+    """Tenant to what was decided, newest last."""
+    _tripped: dict[str, dict[int, Control]] = field(default_factory=dict)
+
+    def apply(self, record: InRecord) -> None:
+        """Take the next record. Raises UndecodableRecord, with nothing changed."""
+        key = record.key or b""
+        if record.value is None:
+            self._take_back(key)
+            return
+        control = decode(record.value, Control)
+        if control.kind == "pause":
+            self.pauses[control.key] = control
+        elif control.kind == "decided" and control.tenant_id is not None:
+            self.decided[control.tenant_id] = control.decisions
+        elif control.tenant_id is not None and control.partition is not None:
+            self._tripped.setdefault(control.tenant_id, {})[control.partition] = control
+
+    def _take_back(self, key: bytes) -> None:
+        self.pauses.pop(key, None)
+        kind, _, rest = key.decode("utf-8", "replace").partition("/")
+        if kind == "breaker":
+            tenant, _, partition = rest.partition("/")
+            if partition.isdecimal():
+                self._tripped.get(tenant, {}).pop(int(partition), None)
+            else:
+                self.decided.pop(tenant, None)
+
+    def pause_of_tenant(self, tenant: str) -> Control | None:
+        """Return the pause of a tenant, or None."""
+        return self.pauses.get(f"pause/tenant/{tenant}".encode()) if self.pauses else None
+
+    def pause_of_stage(self, stage: str) -> Control | None:
+        """Return the pause of ``parser`` or of ``batch:<id>``, or None."""
+        return self.pauses.get(f"pause/stage/{stage}".encode()) if self.pauses else None
+
+    def open_breaker(self, tenant: str) -> Open | None:
+        """Return the tenant's breaker where it is open: where it tripped knowing all that was decided."""
+        trips = self._tripped.get(tenant)
+        if not trips:
+            return None
+        newest = self.newest_decision(tenant)
+        counting = [trips[number] for number in sorted(trips) if trips[number].decision == (newest.id if newest else "")]
+        return Open(tenant, min(trip.at for trip in counting), tuple(counting)) if counting else None
+
+    def open_breakers(self) -> list[Open]:
+        """Return all that are open, by tenant."""
+        found = [self.open_breaker(tenant) for tenant in sorted(self._tripped)]
+        return [each for each in found if each is not None]
+
+    def newest_decision(self, tenant: str) -> Decision | None:
+        """Return what was decided last of a tenant, or None."""
+        decided = self.decided.get(tenant)
+        return decided[-1] if decided else None
+
+    def verdict_on(self, tenant: str, partition: int, offset: int) -> Verdict | None:
+        """Return what was decided of the event that first stood at this offset of [documents]; None: nothing that covers it."""
+        for decision in self.decided.get(tenant, ()):
+            if offset < decision.ends.get(partition, 0):
+                return decision.verdict
+        return None
+
+    def with_decision(self, tenant: str, decision: Decision, by: str) -> Control:
+        """Return the record that adds a decision to a tenant's."""
+        kept = (*self.decided.get(tenant, ()), decision)[-KEPT_DECISIONS:]
+        return Control(kind="decided", at=decision.at, tenant_id=tenant, by=by, decisions=kept)
+
+
+def fold(records: Iterable[InRecord]) -> Controls:
+    """Return the controls that the records, in offset order, amount to."""
+    controls = Controls()
+    for record in records:
+        controls.apply(record)
+    return controls
