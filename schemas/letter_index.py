@@ -1,7 +1,7 @@
 """The index of dead letters: what is known of each without its bytes, how it was closed, and how far that knowledge reaches.
 
-Three records on one compacted topic, told apart by their keys: ``open/<letter>``, ``closed/<letter>``, ``checkpoint``. A letter is named
-``<partition>-<offset>`` after its own record in [dead-letters]. What is closed stays closed, in whatever order the records come.
+Three records on one compacted topic, told apart by their keys: ``open/<letter>``, ``closed/<letter>``, ``checkpoint``. A letter is
+named ``<partition>-<offset>`` after its own record in [dead-letters]. What is closed stays closed, in whatever order records come.
 """
 
 from __future__ import annotations

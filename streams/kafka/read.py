@@ -49,6 +49,13 @@ def read_span(settings: KafkaSettings, topic: str, partition: int, begin: int, e
     return list(_up_to(settings, topic, {partition: end}, None, {partition: begin}))
 
 
+def read_partitions(
+    settings: KafkaSettings, topic: str, ends: Mapping[int, int], begins: Mapping[int, int] | None = None
+) -> Iterator[InRecord]:
+    """Yield the records of some partitions, from `begins` (or their beginning) up to, not including, `ends`. As `read_topic`."""
+    return _up_to(settings, topic, dict(ends), None, begins or {})
+
+
 def _up_to(
     settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None, begin: Mapping[int, int]
 ) -> Iterator[InRecord]:
