@@ -47,6 +47,8 @@ COMMAND_STEPS = {
     "retire.left": "retire ②: workers have left it; all of it is there",
     "retire.dropped": "retire ③: its collection is gone; group and topics are there",
     "retire.group": "retire ④: its group is gone; its topics are there",
+    "replay.sent": "replay ①: events of a group of dead letters are out; the letters are open",
+    "reindex.sent": "re-index: one more event is out; the rest is not",
 }
 """Steps of the commands that carry a batch through its life (tests/stack/test_rollout.py)."""
 

@@ -62,7 +62,7 @@ class TopicNames:
 
     @property
     def letter_index(self) -> str:
-        """LetterEntry, LetterClosing, LetterCheckpoint (keys ``open/…``, ``closed/…``, ``checkpoint``): which dead letters are open."""
+        """LetterEntry, LetterClosing, LetterCheckpoint (keys ``open/…``, ``closed/…``, ``checkpoint``): what is open."""
         return f"{self.prefix}.letter-index"
 
     @property
