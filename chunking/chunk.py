@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunking.document import Span
-from chunking.passage import Overlap, Role
+from chunking.passage import Overlap, Part, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Chunk:
     strategy: str
     heading_path: tuple[str, ...] = ()
     clause: str = ""
+    parts: tuple[Part, ...] = ()
     role: Role = Role.BODY
     repeat: str = ""
     overlap: Overlap | None = None

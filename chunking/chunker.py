@@ -10,7 +10,7 @@ from typing import Any
 from chunking.chunk import Chunk
 from chunking.document import Document, DocumentKey
 from chunking.identity import STRICT, content_id, embed_hash, parent_id, payload_hash, strict_id
-from chunking.passage import Passage, Role
+from chunking.passage import Part, Passage, Role
 from chunking.policy import ChunkPolicy
 from chunking.strategies.base import Budget, SentenceVectors
 from chunking.tokens import TokenCounter
@@ -74,6 +74,7 @@ def chunk(
                 strategy=passage.strategy,
                 heading_path=passage.heading_path,
                 clause=passage.clause,
+                parts=passage.parts,
                 role=passage.role,
                 repeat=passage.repeat,
                 overlap=passage.overlap,
@@ -158,6 +159,7 @@ def _payload(
         "strategy": passage.strategy,
         "heading_path": list(passage.heading_path),
         "clause": passage.clause,
+        "clauses": list(dict.fromkeys(filter(None, (passage.clause, *(part.clause for part in passage.parts))))),
         "span": [passage.span.start, passage.span.end],
         "page": passage.page,
         "title": provenance.title or document.title,
@@ -169,6 +171,8 @@ def _payload(
         "acl": list(provenance.acl) if provenance.acl is not None else None,
         "attributes": {name: provenance.attributes[name] for name in policy.payload.attributes if name in provenance.attributes},
     }
+    if passage.parts:
+        payload["parts"] = [_part(part, passage) for part in passage.parts]
     if passage.repeat:
         payload["repeat"] = passage.repeat
     if passage.rendering is not None:
@@ -180,3 +184,11 @@ def _payload(
         payload["parent_id"] = ids[passage.parent]
         payload["parent_text"] = passages[passage.parent].span.of(document.text)
     return payload
+
+
+def _part(part: Part, passage: Passage) -> dict[str, Any]:
+    """Return a part as it is stored: `heading_path` where it is not the chunk's."""
+    stored: dict[str, Any] = {"at": part.at, "clause": part.clause}
+    if part.heading_path != passage.heading_path:
+        stored["heading_path"] = list(part.heading_path)
+    return stored

@@ -32,13 +32,26 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a passage with a place of its own: from `at` (characters from the passage's start) to the next part.
+
+    clause: the number it is cited by, blank for none. heading_path: the titles above it, outermost first.
+    """
+
+    at: int
+    heading_path: tuple[str, ...]
+    clause: str
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """One stretch of a document under one strategy.
 
     span: what the passage covers of `Document.text`; for BODY passages the spans are in order and disjoint.
     repeat: text said again before the body (table header, list lead-in, overlap), always named by `overlap`.
     rendering: the body as the embedder should read it where that is not the source (a table row as a sentence).
-    clause: number of the clause it stands in; kind: kind of its first block ("mixed" never: the first wins).
+    heading_path: the titles that all of it stands under. clause: number of the clause it begins in. parts: every place it stands
+    in, in order, from `at` 0; none where heading_path and clause say it all. kind: kind of its first block.
     parent: index of the PARENT passage in the same list, or None.
     tokens: tokens of repeat and body together by the budget's counter, exactly, where the strategy knows them.
     boundary: why the boundary before it is where it is, as ``rank:rule`` (for explain).
@@ -50,6 +63,7 @@ class Passage:
     strategy: str
     heading_path: tuple[str, ...] = ()
     clause: str = ""
+    parts: tuple[Part, ...] = ()
     role: Role = Role.BODY
     repeat: str = ""
     overlap: Overlap | None = None

@@ -98,6 +98,7 @@ class Assembler:
             strategy=self.strategy,
             heading_path=place.heading_path,
             clause=place.clause,
+            parts=self.places.parts(span, first.block, last.last),
             repeat=repeat,
             overlap=Overlap(first.repeat.kind) if first.repeat else None,
             rendering=rendering,

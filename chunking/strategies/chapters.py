@@ -152,6 +152,7 @@ def _bridge(
         kind=str(blocks[tail[0]].kind),
         strategy=CHAPTERS.versioned_name,
         heading_path=places.paths[first],
+        parts=places.parts_of(span),
         role=Role.CONTEXT,
         overlap=Overlap("CHAPTER_TAIL", options.weight, details),
         page=blocks[tail[0]].page,
@@ -176,4 +177,4 @@ def chapter_spans(document: Document, level: int = 2) -> list[tuple[str, Span]]:
     return [(block.label, block.span) for block in outline(document).blocks if _is_chapter(block, level)]
 
 
-CHAPTERS = Strategy("chapters", 1, ChaptersOptions, cut)
+CHAPTERS = Strategy("chapters", 2, ChaptersOptions, cut)

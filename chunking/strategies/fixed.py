@@ -24,4 +24,4 @@ def cut(document: Document, options: FixedOptions, budget: Budget) -> list[Passa
     return flat.passages([[piece] for piece in flat.pieces(sizes.size - sizes.overlap)])
 
 
-FIXED = Strategy("fixed", 1, FixedOptions, cut)
+FIXED = Strategy("fixed", 2, FixedOptions, cut)

@@ -147,6 +147,7 @@ class FlatText:
                     strategy=self.strategy,
                     heading_path=place.heading_path,
                     clause=place.clause,
+                    parts=self.places.parts_of(span),
                     repeat=repeat,
                     overlap=Overlap(self.overlap_kind) if repeat else None,
                     page=place.page,

@@ -91,4 +91,4 @@ def _with_overlap(
     return replace(child, repeat=text[begin:end], overlap=Overlap("SENTENCES"), tokens=tokens)
 
 
-PARENT_CHILD = Strategy("parent_child", 1, ParentChildOptions, cut)
+PARENT_CHILD = Strategy("parent_child", 2, ParentChildOptions, cut)

@@ -76,4 +76,4 @@ def cut(document: Document, options: RecursiveOptions, budget: Budget) -> list[P
     return flat.passages(flat.pack(flat.pieces(), greedy=options.packing == "greedy"))
 
 
-RECURSIVE = Strategy("recursive", 1, RecursiveOptions, cut)
+RECURSIVE = Strategy("recursive", 2, RecursiveOptions, cut)

@@ -137,4 +137,4 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-SEMANTIC = Strategy("semantic", 1, SemanticOptions, cut)
+SEMANTIC = Strategy("semantic", 2, SemanticOptions, cut)

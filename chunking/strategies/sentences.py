@@ -41,4 +41,4 @@ def _sentences_in(text: str) -> int:
     return len(sentence_ends(text, 0, len(text))) if text and not text.isspace() else 0
 
 
-SENTENCES = Strategy("sentences", 1, SentencesOptions, cut)
+SENTENCES = Strategy("sentences", 2, SentencesOptions, cut)

@@ -93,4 +93,4 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     return sorted(walled + pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6)))
 
 
-STRUCTURE = Strategy("structure", 1, StructureOptions, cut)
+STRUCTURE = Strategy("structure", 2, StructureOptions, cut)

@@ -48,4 +48,4 @@ def dynamic_overlap(size: int) -> int:
     return min(max(_LEAST, min(_MOST, round(size * _SHARE))), size // 2)
 
 
-TOKENS = Strategy("tokens", 1, TokensOptions, cut)
+TOKENS = Strategy("tokens", 2, TokensOptions, cut)

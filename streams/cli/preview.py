@@ -99,6 +99,7 @@ def chunk_json(chunk: Chunk) -> dict[str, Any]:
         "kind": str(chunk.kind),
         "heading_path": list(chunk.heading_path),
         "clause": chunk.clause,
+        "clauses": list(chunk.payload["clauses"]),
         "text": chunk.text,
         "embed_text": chunk.embed_text,
         "tokens": chunk.tokens,

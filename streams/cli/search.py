@@ -68,7 +68,7 @@ async def _ask(settings: Settings, question: Question) -> list[Found]:
 def _tell(number: int, hit: Found) -> None:
     page = f"p. {hit.page}" if hit.page is not None else ""
     title = "" if hit.heading_path[:1] == (hit.title,) else hit.title
-    place = ", ".join(part for part in (title, " > ".join(hit.heading_path), hit.clause, page) if part)
+    place = ", ".join(part for part in (title, " > ".join(hit.heading_path), _clauses(hit.clauses), page) if part)
     say(f"{number}. {hit.score:.3f}  {place}")
     for passage in hit.before:
         say(_indented(passage.text, "   | "))
@@ -78,6 +78,11 @@ def _tell(number: int, hit: Found) -> None:
     if hit.parent_text:
         say(f"   within: {one_line(hit.parent_text, 120)}")
     say(f"   {hit.source_uri or hit.document_id}  revision {hit.revision}, chunk {hit.ordinal} ({hit.chunk_id[:12]})\n")
+
+
+def _clauses(numbers: tuple[str, ...]) -> str:
+    """Return the clauses of a hit in a few characters."""
+    return "、".join(numbers) if len(numbers) < 3 else f"{numbers[0]} … {numbers[-1]}"
 
 
 def _indented(text: str, mark: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Sequence
 
 from streams.evaluation.golden import Expectation, GoldenQuestion
 from streams.evaluation.results import Answer, Citation, Judged
 from streams.ports import Hit
+from streams.reading.citation import bare, part_with, parts_of
 
 Count = Callable[[str], int]
 
@@ -20,8 +20,9 @@ def judge(question: GoldenQuestion, hits: Sequence[tuple[Hit, str]], count: Coun
         met = tuple(number for number, place in open_places.items() if meets(hit, evidence, place))
         if met and citation is None:
             citation = cited(hit, open_places[met[0]])
-        wanted = sum(count(open_places.pop(number).fragment) for number in met)
         payload = hit.payload
+        quoted = part_with(payload, open_places[met[0]].fragment) if met else None
+        wanted = sum(count(open_places.pop(number).fragment) for number in met)
         judged.append(
             Judged(
                 rank=rank,
@@ -29,8 +30,8 @@ def judge(question: GoldenQuestion, hits: Sequence[tuple[Hit, str]], count: Coun
                 chunk_id=hit.chunk_id,
                 document_id=payload["document_id"],
                 revision=payload["revision"],
-                heading_path=tuple(payload.get("heading_path", ())),
-                clause=payload.get("clause", ""),
+                heading_path=quoted.heading_path if quoted else tuple(payload.get("heading_path", ())),
+                clause=quoted.clause if quoted else payload.get("clause", ""),
                 evidence=evidence,
                 met=met,
                 wanted_tokens=wanted,
@@ -52,19 +53,24 @@ def meets(hit: Hit, evidence: str, place: Expectation) -> bool:
 
 
 def cited(hit: Hit, place: Expectation) -> Citation | None:
-    """Return whether heading path and clause are those expected; None where the expectation names neither."""
+    """Return whether heading path and clause are those expected; None where the expectation names neither.
+
+    With a fragment, that part of the chunk is meant in which it stands; without one, any part that fits best.
+    """
     if not place.heading_path and not place.clause:
         return None
-    path = tuple(hit.payload.get("heading_path", ()))
-    clause = str(hit.payload.get("clause", ""))
-    return Citation(
-        heading_path=[bare(title) for title in path] == [bare(title) for title in place.heading_path]
-        if place.heading_path
-        else None,
-        clause=bare(clause) == bare(place.clause) if place.clause else None,
-    )
+    quoted = part_with(hit.payload, place.fragment)
+    parts = [quoted] if quoted else parts_of(hit.payload)
+    verdicts = [
+        Citation(
+            heading_path=[*map(bare, part.heading_path)] == [*map(bare, place.heading_path)] if place.heading_path else None,
+            clause=_names(bare(part.clause), bare(place.clause)) if place.clause else None,
+        )
+        for part in parts
+    ]
+    return max(verdicts, key=lambda verdict: (verdict.right, verdict.heading_path is True, verdict.clause is True))
 
 
-def bare(text: str) -> str:
-    """Return a text without whitespace, composed: lines are broken differently in a file and in a chunk."""
-    return "".join(unicodedata.normalize("NFC", text).split())
+def _names(cited: str, wanted: str) -> bool:
+    """Return whether a citation names a clause: itself, or an item of it (第三条（二） for 第三条, but not 第三条之一)."""
+    return cited == wanted or cited.startswith((wanted + "（", wanted + "("))

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from chunking.passage import Part
 from chunking.policy import Embedding
 from streams.errors import NotPrepared, UsageError
 from streams.index.reading import neighbours as read_neighbours
 from streams.index.reading import ordinal as read_ordinal
 from streams.ports import CollectionSpec, Embedder, Hit, Query, StoredPoint, Vector, VectorIndex
+from streams.reading.citation import clauses_of, parts_of
 
 Mode = Literal["dense", "hybrid"]
 MAX_HITS = 1_000
@@ -30,7 +32,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One hit. `span` is in characters of the normalised source; `parent_text` where the policy makes parents."""
+    """One hit. `clause` is the one it begins in, `clauses` are all it holds, `parts` says where each begins in `text`. `span` is in
+    characters of the normalised source; `parent_text` where the policy makes parents.
+    """
 
     score: float
     text: str
@@ -40,6 +44,8 @@ class Found:
     source_uri: str
     heading_path: tuple[str, ...]
     clause: str
+    clauses: tuple[str, ...]
+    parts: tuple[Part, ...]
     page: int | None
     span: tuple[int, int]
     chunk_id: str
@@ -62,6 +68,8 @@ class Found:
             "source_uri": self.source_uri,
             "heading_path": list(self.heading_path),
             "clause": self.clause,
+            "clauses": list(self.clauses),
+            "parts": [{"at": part.at, "heading_path": list(part.heading_path), "clause": part.clause} for part in self.parts],
             "page": self.page,
             "span": {"start": self.span[0], "end": self.span[1]},
             "chunk_id": self.chunk_id,
@@ -188,6 +196,8 @@ async def _found(index: VectorIndex, collection: str, score: float, payload: Map
         source_uri=payload.get("source_uri", ""),
         heading_path=tuple(payload.get("heading_path", ())),
         clause=payload.get("clause", ""),
+        clauses=clauses_of(payload),
+        parts=parts_of(payload),
         page=payload.get("page"),
         span=(span[0], span[1]),
         chunk_id=payload["chunk_id"],

@@ -18,6 +18,7 @@ from schemas.record import document_key
 from streams.errors import DocdeltaError
 from streams.kafka.read import read_topic
 from streams.ports import InRecord, VectorIndex
+from streams.reading.citation import clauses_of
 from streams.settings import Settings
 
 State = Literal["unknown", "current", "deleted", "waiting", "held", "dead_lettered"]
@@ -226,6 +227,7 @@ def _index_json(indexed: InIndex | None) -> dict[str, Any] | None:
             "tokens": payload.get("tokens"),
             "heading_path": list(payload.get("heading_path", ())),
             "clause": payload.get("clause"),
+            "clauses": list(clauses_of(payload)),
             "text": payload.get("text"),
         }
         for ordinal, payload in enumerate(indexed.chunks)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chunking.parsers import parse_document
+from chunking.passage import Part
 from chunking.strategies import STRATEGIES
 from chunking.strategies.base import Budget
 from chunking.tokens import counter
@@ -48,11 +49,16 @@ def chunks_of(strategy_name: str, options: dict[str, Any]) -> dict[str, Any]:
                 **({"parent": passage.parent} if passage.parent is not None else {}),
                 "path": list(passage.heading_path),
                 "clause": passage.clause,
+                **({"parts": [_part(part) for part in passage.parts]} if passage.parts else {}),
                 "boundary": passage.boundary,
             }
             for passage in strategy.cut(document, strategy.options(**options), budget)
         ],
     }
+
+
+def _part(part: Part) -> str:
+    return f"{part.at} {' > '.join(part.heading_path)}, {part.clause}"
 
 
 @pytest.mark.parametrize("case", sorted(CASES))

@@ -14,6 +14,7 @@ CHUNK_FIELDS = [
     "kind",
     "heading_path",
     "clause",
+    "clauses",
     "text",
     "embed_text",
     "tokens",

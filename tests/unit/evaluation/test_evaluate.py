@@ -96,6 +96,29 @@ async def test_a_citation_is_right_when_heading_path_and_clause_are(dense_shelf:
     assert (citations.heading_paths, citations.clauses) == ((2, 3), (1, 2))
 
 
+async def test_a_citation_names_the_part_that_the_words_stand_in(dense_shelf: Shelf) -> None:
+    text = "limits first of six hundred and then of seven"
+    fields = {"clauses": ["1", "1（二）", "2"], "heading_path": ["Limits"]}
+    parts = [{"at": 0, "clause": "1"}, {"at": text.index("six"), "clause": "1（二）"}]
+    parts.append({"at": text.index("then"), "clause": "2", "heading_path": ["Limits", "More"]})
+    await dense_shelf.put("parted", text, parts=parts, **fields)
+    wanted = (
+        (place("parted", "limits first", clause="1"), True),
+        (place("parted", "six hundred", clause="1"), True),  # an item of it names it
+        (place("parted", "six hundred", clause="2"), False),
+        (place("parted", "of seven", clause="2", heading_path=("Limits", "More")), True),
+        (place("parted", "of seven", clause="2", heading_path=("Limits",)), False),
+        (place("parted", clause="2", heading_path=("Limits", "More")), True),  # no words: whichever part fits
+    )
+    for each, right in wanted:
+        answer = (await run(dense_shelf, golden(("limits limits", [each])), ks=(5,))).answers[0]
+        assert answer.citation is not None
+        assert answer.citation.right is right, each
+        if right and each.fragment:
+            found = next(hit for hit in answer.hits if hit.met)
+            assert found.clause.startswith(each.clause)
+
+
 async def test_hybrid_finds_the_code_that_meaning_does_not(hybrid_shelf: Shelf) -> None:
     asked = golden(("leave by E-4031", [place("leave", "form E-4031")]))
     dense = await run(hybrid_shelf, asked, mode="dense")

@@ -102,6 +102,8 @@ async def test_the_json_shape_is_fixed() -> None:
         "source_uri",
         "heading_path",
         "clause",
+        "clauses",
+        "parts",
         "page",
         "span",
         "chunk_id",
