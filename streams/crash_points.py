@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 VARIABLE = "DOCDELTA_CRASH_AT"
 STEPS = {
+    "feeder.forwarded": "feeder ①: a record of [bulk] is on [documents]; its offset stands",
     "parser.published": "parser ①: parsed document, receipt or dead letter is out; what was seen is not remembered",
     "parser.remembered": "parser ②: what was seen is remembered; the offset stands",
     "chunker.part": "chunker ①: one record of the changes is out; the next part, or the manifest, is not",

@@ -33,6 +33,9 @@ STAGES = ("parser", "chunker", "indexer")
 OUTCOMES = ("indexed", "unchanged", "stale", "held", "dead_lettered")
 CHANGES = ("kept", "added", "updated", "removed")
 SOURCES = ("computed", "borrowed", "avoided")
+EVENT_LANES = ("live", "bulk")
+GROUP_LANES = (*EVENT_LANES, "build")
+"""Lanes of events; groups also work for builds, which nobody waits for."""
 SIDES = ("kafka", "index", "embedder", "source", "other")
 WRITES = ("record", "table")
 STATES = ("proposed", "building", "ready", "active", "warm", "retired")
@@ -49,6 +52,7 @@ INDEX_ACTIONS = {
     "write": "write",
     "search": "search",
     "count points": "count",
+    "count digests": "digests",
     "ask for optimizers": "optimizers",
 }
 """Actions as `streams.index` words them, and as they are called here."""
@@ -77,6 +81,7 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
     "change": CHANGES,
     "source": SOURCES,
     "side": SIDES,
+    "lane": GROUP_LANES,
     "write": WRITES,
     "state": STATES,
     "action": (*INDEX_ACTIONS.values(), "other"),
@@ -116,6 +121,16 @@ PUBLISH_TO_SEARCHABLE = _histogram(
     "From the event's record in [documents] to its points confirmed by the index; events that changed something.",
     FRESHNESS_BUCKETS,
     "batch",
+    "lane",
+)
+BULK_FORWARDED = _counter("docdelta_bulk_forwarded_total", "Records of [bulk] that this worker passed on to [documents].")
+BULK_WAIT = _histogram(
+    "docdelta_bulk_wait_seconds", "How long a record of [bulk] waited there before it was passed on.", FRESHNESS_BUCKETS
+)
+BULK_UNDER_WAY = _gauge("docdelta_bulk_under_way", "Bulk changes that were passed on and have no outcome yet.")
+BULK_WINDOW = _gauge("docdelta_bulk_window", "Bulk changes that may be under way at once, as it stands now.")
+BULK_UNHEARD = _counter(
+    "docdelta_bulk_unheard_total", "Bulk changes that are through by the broker's word and whose outcome was not heard."
 )
 STAGE_SECONDS = _histogram(
     "docdelta_stage_seconds",
@@ -212,13 +227,13 @@ for _failure in INDEX_FAILURES:
     INDEX_FAILED.labels("write", _failure)  # from 0 on, so that the first one shows as a rise
 
 
-def settled(receipt: Receipt) -> None:
-    """Count an outcome: the event, its chunks, its embeddings, its time."""
+def settled(receipt: Receipt, lane: str = "live") -> None:
+    """Count an outcome: the event, its chunks, its embeddings, its time. `lane`: by which it came."""
     batch = receipt.batch
     DOCUMENTS.labels(batch, receipt.stage, receipt.outcome).inc()
     if receipt.outcome == "indexed" and receipt.received_at is not None and receipt.settled_at is not None:
         seconds = (receipt.settled_at - receipt.received_at).total_seconds()
-        PUBLISH_TO_SEARCHABLE.labels(batch).observe(max(0.0, seconds))
+        PUBLISH_TO_SEARCHABLE.labels(batch, lane).observe(max(0.0, seconds))
     if receipt.stage == "parser":
         return
     for change in CHANGES:
@@ -228,6 +243,19 @@ def settled(receipt: Receipt) -> None:
     for source, count in (("computed", receipt.embedded), ("borrowed", receipt.borrowed), ("avoided", max(0, needing_none))):
         if count:
             EMBEDDINGS.labels(batch, source).inc(count)
+
+
+def bulk_forwarded(record_timestamp: float) -> None:
+    """Count a record of [bulk] that was passed on. `record_timestamp` as for `handled`."""
+    BULK_FORWARDED.inc()
+    if record_timestamp > 0:
+        BULK_WAIT.observe(max(0.0, time.time() - record_timestamp))
+
+
+def bulk_window(under_way: int, size: int) -> None:
+    """Show the feeder's window."""
+    BULK_UNDER_WAY.set(under_way)
+    BULK_WINDOW.set(size)
 
 
 def dead_lettered(batch: str, stage: str) -> None:

@@ -51,6 +51,10 @@ class Log(Protocol):
         """Return the trace, in hex, that the record in hand with this key belongs to; empty without one."""
         ...
 
+    def lane(self, key: bytes) -> str:
+        """Return the lane (`streams.metrics.EVENT_LANES`) by which the record in hand with this key came."""
+        ...
+
 
 class Table(Protocol):
     """A keyed table of this agent's partitions with a changelog. Values are bytes, never empty."""
@@ -145,6 +149,12 @@ class IndexPlan:
     stamps: tuple[str, ...] = ()
     """Chunk ids whose payload field `revision` alone is raised: kept chunks, so that a reader can tell generations apart."""
     deletes: tuple[str, ...] = ()
+    seen: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Payloads of points that the caller read a moment ago, by chunk id. Where one is given, `payloads` sends only the fields that
+    differ, if the point still has the revision that was read, and `deletes` look at it in place of reading anew. To be left out
+    when a plan is sent again: then whole payloads go out, and nothing old is believed."""
+    partition: int = 0
+    """Of Kafka, in which the document travels: the index keeps the points of a partition together for audits (index/marks.py)."""
 
     @property
     def empty(self) -> bool:
@@ -265,6 +275,20 @@ class VectorIndex(Protocol):
 
     async def count(self, collection: str) -> int:
         """Return the exact number of points."""
+        ...
+
+    async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
+        """Return how many points carry each digest, among those whose bucket lies in first..end-1 (see index/marks.py); at most
+        `limit` digests. No point is read. May count a point twice while the index moves it: what differs is read before it counts."""
+        ...
+
+    async def marked(self, collection: str, first: int, end: int, digests: Sequence[int]) -> list[StoredPoint]:
+        """Return the points that carry one of these digests, among those whose bucket lies in first..end-1, without vectors."""
+        ...
+
+    def unmarked(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
+        """Yield in pages the points that carry no bucket, without vectors: written before there were marks, or by somebody else. One
+        that is not docdelta's has the chunk id ``point:<its id>``."""
         ...
 
     async def readiness(self, collection: str) -> Readiness:

@@ -37,10 +37,12 @@ from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.faustio.app import SafeApp
 from streams.faustio.lifecycle import OnCrash, start_app, stop_app
 from streams.faustio.readiness import wait_ready
+from streams.feeder_app import build_feeder_app
 from streams.index.qdrant import open_index
 from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
+from streams.lanes.listening import listen
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -52,6 +54,8 @@ from streams.vitals import RebalanceSensor, Vitals
 
 log = structlog.get_logger(__name__)
 PARSER = "parser"
+FEEDER = "feeder"
+"""Hosted wherever the parser is."""
 READY_SECONDS = 600.0
 
 
@@ -121,6 +125,9 @@ class Worker:
             self._pool = ParsePool(settings.parser)
             refs = ContentRefs(settings.parser.ref_roots, settings.parser.ref_hosts)
             self._host(PARSER, build_parser_app(settings, self._pool, refs, utc_now))
+            app, feeder = build_feeder_app(settings, self._served_batch, utc_now)
+            self._host(FEEDER, app)
+            self._tasks.append(asyncio.create_task(self._guard(listen(feeder, settings))))
         self._tasks.append(asyncio.create_task(self._guard(self._follow_batches())))
         await self._start_probes()
 
@@ -138,13 +145,13 @@ class Worker:
     def _expected(self) -> dict[str, SafeApp | None]:
         """Return what must be ready before this worker is: the parser app and that of each live batch, where wanted here."""
         live = [batch.batch for batch in self._ledger.in_order() if batch.state in LIVE_STATES]
-        names = [name for name in (PARSER, *live) if self._wants(name) and name not in self._refused]
+        names = [name for name in (PARSER, FEEDER, *live) if self._wants(_part(name)) and name not in self._refused]
         expected: dict[str, SafeApp | None] = {name: self._apps.get(name) for name in names}
         return expected if self._knows_batches else {**expected, "of each live batch": None}
 
     async def ready(self, batch: str | None = None) -> None:
         """Return when the parser app (and the app of `batch`) take records. Raises what took the worker down instead."""
-        for name in [name for name in (PARSER, batch) if name and self._wants(name)]:
+        for name in [name for name in (PARSER, FEEDER, batch) if name and self._wants(_part(name))]:
             while name not in self._apps and self.failure is None:
                 self._progress.clear()
                 await self._progress.wait()
@@ -330,6 +337,11 @@ class Worker:
         if await patience.hold(lambda: index.alias_target(batch.alias), "reading the alias") is None:
             await patience.hold(lambda: index.set_alias(batch.alias, batch.collection), "pointing the alias at the first batch")
 
+    def _served_batch(self) -> str | None:
+        """Return the batch that is served, as far as this worker knows."""
+        served = self._ledger.served(self._settings.qdrant.alias)
+        return served.batch if served is not None else None
+
     def _now_of(self, batch: BatchRecord) -> BatchRecord:
         return self._ledger.batches.get(batch.batch, batch)
 
@@ -339,6 +351,11 @@ class Worker:
         if served is None or served.batch == batch.batch or served.embedding != batch.embedding:
             return None
         return Lender(served.collection, served.policy_fingerprint, computable=_recipe(served.policy_yaml) == CONTENT)
+
+
+def _part(app: str) -> str:
+    """Return the part of ``--only`` that an app belongs to."""
+    return PARSER if app == FEEDER else app
 
 
 def _is_build(batch: BatchRecord) -> bool:

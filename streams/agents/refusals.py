@@ -57,7 +57,7 @@ class Outbox:
         """Publish one outcome and say it in one log line."""
         key = document_key(receipt.tenant_id, receipt.document_id)
         await self.publish(self.topics.receipts, key, encode(receipt))
-        metrics.settled(receipt)
+        metrics.settled(receipt, self.log.lane(key))
         trace = self.log.trace_id(key)
         figures = {name: getattr(receipt, name) for name in ("kept", "added", "updated", "removed", "embedded")}
         log.info(

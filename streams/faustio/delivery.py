@@ -18,6 +18,7 @@ from faust.exceptions import NotReady, ProducerSendError
 from streams import metrics
 from streams.errors import DocdeltaError, InvariantBroken, PoisonRecord, Stopping, Unavailable
 from streams.faustio.scope import headers_for
+from streams.faustio.tracing import Headers
 
 ENVELOPE_BYTES = 512
 """Room for what Kafka adds to key and value; a broker's limit counts it."""
@@ -26,14 +27,17 @@ ENVELOPE_BYTES = 512
 async def deliver(
     app: Any,
     topic: str,
-    key: bytes,
-    value: bytes,
+    key: bytes | None,
+    value: bytes | None,
     *,
     limit: int,
     partition: int | None = None,
     on_confirmed: Callable[[Any], None] | None = None,
+    headers: Headers | None = None,
 ) -> None:
     """Return when the broker has confirmed the record. `partition` None: murmur2 of the key.
+
+    `headers` None: those that the record in hand hands on.
 
     `on_confirmed` gets the record's metadata (topic_partition, offset) when it is confirmed, in offset order per partition, also
     when the caller was cancelled meanwhile; what it raises is raised here.
@@ -41,11 +45,12 @@ async def deliver(
     PoisonRecord: over `limit` bytes, here or by the broker's own limit. Unavailable: not confirmed, it may be in the log or not.
     InvariantBroken: writing is forbidden to us. Stopping: the app is going down.
     """
-    size = len(key) + len(value) + ENVELOPE_BYTES
+    size = len(key or b"") + len(value or b"") + ENVELOPE_BYTES
     if size > limit:
         raise PoisonRecord("record is over the topic's size limit", topic=topic, bytes=size, limit=limit)
     try:
-        headers = headers_for(key) if on_confirmed is None else None
+        if headers is None and on_confirmed is None:
+            headers = headers_for(key or b"")
         with metrics.publishing("record" if on_confirmed is None else "table"):
             sent: asyncio.Future[Any] = await app.producer.send(topic, key, value, partition, None, headers)
             await asyncio.shield(_confirmed(sent, on_confirmed))

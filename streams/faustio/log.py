@@ -8,6 +8,7 @@ from typing import Any
 from streams.faustio.delivery import deliver
 from streams.faustio.scope import headers_for
 from streams.faustio.tracing import trace_id
+from streams.lanes.mark import HEADER
 from streams.topics import MAX_RECORD_BYTES
 
 
@@ -29,3 +30,7 @@ class FaustLog:
     def trace_id(self, key: bytes) -> str:
         """Return the trace of the record in hand with this key; empty without one."""
         return trace_id(headers_for(key))
+
+    def lane(self, key: bytes) -> str:
+        """Return the lane of the record in hand with this key."""
+        return "bulk" if any(name == HEADER for name, _ in headers_for(key)) else "live"

@@ -13,7 +13,7 @@ from faust.streams import _current_event
 from structlog.contextvars import bound_contextvars
 
 from streams.errors import InvariantBroken
-from streams.faustio.tracing import Headers, trace_headers, trace_id
+from streams.faustio.tracing import Headers, carried_headers, trace_headers, trace_id
 
 _events: ContextVar[tuple[Any, ...]] = ContextVar("docdelta_events", default=())
 
@@ -31,10 +31,11 @@ def handling(events: Sequence[Any]) -> Iterator[None]:
 
 
 def headers_for(key: bytes) -> Headers:
-    """Return the trace headers for a record with this key: those of the record in hand that it is made of. Empty where none is."""
+    """Return the headers for a record with this key: those that the record in hand, of which it is made, hands on. Empty where
+    none is."""
     events = _events.get()
     of_key = [event for event in events if event.message.key == key] or (list(events) if len(events) == 1 else [])
-    return trace_headers(of_key[-1]) if of_key else []
+    return carried_headers(of_key[-1]) if of_key else []
 
 
 def event_for(key: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Trace context in Kafka headers: what a record brought goes on to every record that is made of it, and into its log lines.
+"""Headers that go on from a record to every record that is made of it: its trace, which is in its log lines too, and its lane.
 
 W3C Trace Context (`traceparent`, `tracestate`), carried and never made: a sender that traces finds its trace in [parsed],
 [changes], [receipts] and [dead-letters]. Changelogs are left out, nobody reads them by trace.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
+
+from streams.lanes.mark import HEADER, is_mark
 
 Headers = list[tuple[str, bytes]]
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -22,6 +24,12 @@ def trace_headers(event: Any) -> Headers:
     if not TRACEPARENT.fullmatch(parent):
         return []
     return [("traceparent", parent), ("tracestate", state)] if 0 < len(state) <= LARGEST_STATE else [("traceparent", parent)]
+
+
+def carried_headers(event: Any) -> Headers:
+    """Return all headers of a Faust event that are sent on: its trace, and the mark of the bulk lane."""
+    lane = dict(event.message.headers or ()).get(HEADER)
+    return [*trace_headers(event), *([(HEADER, lane)] if is_mark(lane) else [])]
 
 
 def trace_id(headers: Headers) -> str:

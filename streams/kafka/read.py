@@ -91,11 +91,14 @@ _Fetched = list[InRecord] | DocdeltaError | None
 
 class Follower:
     """A topic from its beginning and then as it grows: an async iterator. `caught_up` is set once all that was there at the start
-    has been taken. Waits out a broker that is away; ends with NotPrepared when the topic is deleted."""
+    has been taken. Waits out a broker that is away; ends with NotPrepared when the topic is deleted.
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    `from_end`: what is there at the start is left out.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, from_end: bool = False) -> None:
         self.caught_up = asyncio.Event()
-        self._settings, self._topic = settings, topic
+        self._settings, self._topic, self._from_end = settings, topic, from_end
         self._queue: asyncio.Queue[_Fetched] = asyncio.Queue(_QUEUED_FETCHES)
         self._taken: deque[InRecord] = deque()
         self._stopping = threading.Event()
@@ -132,8 +135,9 @@ class Follower:
     def _read(self, loop: asyncio.AbstractEventLoop, ends: dict[int, int]) -> None:
         consumer = make_consumer(self._settings)
         try:
-            consumer.assign([TopicPartition(self._topic, partition, 0) for partition in sorted(ends)])
-            behind = {partition for partition, end in ends.items() if end > 0}
+            begins = ends if self._from_end else dict.fromkeys(ends, 0)
+            consumer.assign([TopicPartition(self._topic, partition, begins[partition]) for partition in sorted(ends)])
+            behind = {partition for partition, end in ends.items() if end > begins[partition]}
             caught_up = False
             while not self._stopping.is_set():
                 if not behind and not caught_up:

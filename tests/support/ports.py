@@ -29,6 +29,9 @@ class MemoryLog:
     def trace_id(self, key: bytes) -> str:
         return ""
 
+    def lane(self, key: bytes) -> str:
+        return "live"
+
 
 @dataclass
 class MemoryTable:
