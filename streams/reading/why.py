@@ -106,7 +106,7 @@ class Why:
     def _refusal(self) -> str:
         """Return why the newest revision, or an unreadable event after it, was refused; empty when it was not."""
         settled = self._settled()
-        told = [receipt.reason for receipt in settled if receipt.outcome == "dead_lettered"]
+        told = [receipt.reason for receipt in settled if receipt.outcome == "dead_lettered" and not _healed(receipt, settled)]
         for letter in self.dead_letters:
             if self.seen is None:
                 told.append(letter.reason)
@@ -138,6 +138,18 @@ class Why:
             "dead_letters": [_letter_json(letter) for letter in self.dead_letters],
             "problems": list(self.problems),
         }
+
+
+def _healed(refused: Receipt, settled: Iterable[Receipt]) -> bool:
+    """Return whether a later outcome of a batch shows that what the parser refused went through since (a replay)."""
+    return not refused.batch and any(
+        other.batch
+        and other.outcome in ("indexed", "unchanged")
+        and refused.settled_at is not None
+        and other.settled_at is not None
+        and other.settled_at >= refused.settled_at
+        for other in settled
+    )
 
 
 async def read_points(index: VectorIndex, alias: str, tenant_id: str, document_id: str) -> InIndex | None:
