@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from streams.batches.switch import execute_switch, plan_switch
 from streams.cli.batch_commands import DryRun, acting_site, confirmed
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, say
-from streams.cli.policies import read_policy
+from streams.cli.policies import NamedPolicy, read_policy
 from streams.errors import NotPrepared, UsageError
 
 SAY_SECONDS = 5.0
@@ -53,35 +54,49 @@ def rollout(
     """
     if golden is not None and not golden.is_file():
         raise UsageError(f"--golden {golden}: no such file")
-    return asyncio.run(_rollout(context, policy, golden, auto, dry_run, rate, timeout))
+    wish = Wish(golden, auto, dry_run, rate, timeout)
+    return asyncio.run(_rollout(context, read_policy(policy), wish))
 
 
-async def _rollout(
-    context: typer.Context, policy: str, golden: Path | None, auto: bool, dry_run: bool, rate: float | None, patience: float
-) -> int:
-    chosen = read_policy(policy)
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a rollout is to go: the options of the command. patience: seconds, 0 without end."""
+
+    golden: Path | None = None
+    auto: bool = False
+    dry_run: bool = False
+    rate: float | None = None
+    patience: float = 0
+
+
+async def _rollout(context: typer.Context, chosen: NamedPolicy, wish: Wish) -> int:
     async with acting_site(context) as site:
-        ledger = await site.ledger()
-        plan = plan_rollout(chosen.policy, chosen.text, ledger, site.alias, datetime.now(UTC), rate)
-        say(str(plan))
-        if plan.done:
-            return await _switch(site, ledger, plan.record.batch, dry_run)
-        if plan.new or dry_run:
-            await _preview(site, plan)
-        if dry_run:
-            return OK
-        ledger = await asyncio.to_thread(execute_rollout, plan, site.clerk, site.launcher, ledger)
-        verdict = await _until_passed(site, ledger.batches[plan.record.batch], golden, patience)
-        say(f"gate of {plan.record.batch}:\n{verdict}")
-        ledger = await site.ledger()
-        if not verdict.passed:
-            note(f"{plan.record.batch} is not switched to, readers stay on {plan.served.batch}; mend it and run the command again")
-            return FAILED
-        ledger = await site.mark_ready(ledger, plan.record.batch, verdict)
-        if not confirmed(f"switch {site.alias} to {plan.record.batch}?", auto):
-            note(f"{plan.record.batch} is ready; switch with: docdelta switch {plan.record.batch}")
-            return OK
-        return await _switch(site, ledger, plan.record.batch, dry_run=False)
+        return await roll_out(site, chosen, wish)
+
+
+async def roll_out(site: Site, chosen: NamedPolicy, wish: Wish) -> int:
+    """Roll a policy out on an installation, saying what happens. Returns the exit code."""
+    ledger = await site.ledger()
+    plan = plan_rollout(chosen.policy, chosen.text, ledger, site.alias, datetime.now(UTC), wish.rate)
+    say(str(plan))
+    if plan.done:
+        return await _switch(site, ledger, plan.record.batch, wish.dry_run)
+    if plan.new or wish.dry_run:
+        await _preview(site, plan)
+    if wish.dry_run:
+        return OK
+    ledger = await asyncio.to_thread(execute_rollout, plan, site.clerk, site.launcher, ledger)
+    verdict = await _until_passed(site, ledger.batches[plan.record.batch], wish)
+    say(f"gate of {plan.record.batch}:\n{verdict}")
+    ledger = await site.ledger()
+    if not verdict.passed:
+        note(f"{plan.record.batch} is not switched to, readers stay on {plan.served.batch}; mend it and run the command again")
+        return FAILED
+    ledger = await site.mark_ready(ledger, plan.record.batch, verdict)
+    if not confirmed(f"switch {site.alias} to {plan.record.batch}?", wish.auto):
+        note(f"{plan.record.batch} is ready; switch with: docdelta switch {plan.record.batch}")
+        return OK
+    return await _switch(site, ledger, plan.record.batch, dry_run=False)
 
 
 async def _preview(site: Site, plan: RolloutPlan) -> None:
@@ -109,9 +124,9 @@ async def _embedding_speed(site: Site, batch: BatchRecord) -> float | None:
     return len(texts) / max(time.monotonic() - began, 1e-6)
 
 
-async def _until_passed(site: Site, batch: BatchRecord, golden: Path | None, patience: float) -> Verdict:
+async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
     """Follow the build and return the gate's word: as soon as it passes, can't pass any more, or the time is over."""
-    deadline = time.monotonic() + patience if patience else None
+    deadline = time.monotonic() + wish.patience if wish.patience else None
     said_at, gate_at, said, verdict = 0.0, 0.0, "", None
     quick = sys.stderr.isatty()
     async for look in follow_build(site.settings, batch):
@@ -123,7 +138,7 @@ async def _until_passed(site: Site, batch: BatchRecord, golden: Path | None, pat
         if over or (not look.left and look.lag <= site.settings.batches.max_lag and now >= gate_at):
             ledger = await site.ledger()
             _still_mine(ledger, batch)
-            verdict = await site.gate(ledger.batches[batch.batch], ledger, golden)
+            verdict = await site.gate(ledger.batches[batch.batch], ledger, wish.golden)
             if verdict.passed or over or not verdict.may_pass:
                 return verdict
             for line in verdict.lines:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from streams.batches.site import Site
 from streams.batches.switch import execute_switch, plan_switch
 from streams.cli.batch_commands import Batch, DryRun, acting_site
 from streams.cli.exits import FAILED, OK
@@ -31,19 +32,24 @@ def switch(
 
 async def _switch(context: typer.Context, name: str, golden: Path | None, dry_run: bool) -> int:
     async with acting_site(context) as site:
-        ledger = await site.ledger()
-        plan = plan_switch(ledger, name, await site.index.alias_target(site.alias))
-        say(str(plan))
-        if plan.done:
-            return OK
-        if plan.claim is not None:  # else the gate was passed when it was claimed
-            verdict = await site.gate(plan.target, ledger, golden)
-            say(f"gate of {name}:\n{verdict}")
-            if not verdict.passed:
-                note(f"{name} is not switched to")
-                return FAILED
-        if dry_run:
-            return OK
-        served = await execute_switch(plan, ledger, site.clerk, site.index)
-        say(f"readers see {served.batch} now; back with: docdelta rollback")
+        return await switch_to(site, name, golden, dry_run)
+
+
+async def switch_to(site: Site, name: str, golden: Path | None = None, dry_run: bool = False) -> int:
+    """Move readers of an installation to a batch, saying what happens. Returns the exit code."""
+    ledger = await site.ledger()
+    plan = plan_switch(ledger, name, await site.index.alias_target(site.alias))
+    say(str(plan))
+    if plan.done:
+        return OK
+    if plan.claim is not None:  # else the gate was passed when it was claimed
+        verdict = await site.gate(plan.target, ledger, golden)
+        say(f"gate of {name}:\n{verdict}")
+        if not verdict.passed:
+            note(f"{name} is not switched to")
+            return FAILED
+    if dry_run:
+        return OK
+    served = await execute_switch(plan, ledger, site.clerk, site.index)
+    say(f"readers see {served.batch} now; back with: docdelta rollback")
     return OK
