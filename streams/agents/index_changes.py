@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from chunking.document import DocumentKey
 from chunking.identity import content_id
@@ -243,6 +244,7 @@ class IndexerAgent:
                 if newest is None or newest.changed <= upto:
                     return error
                 item.newest, item.wanted = newest, still_wanted(item.changes, newest)
+                await self._find_what_is_there([item])  # what it owes now was of no interest before
 
     async def _carry_out(self, item: _Item, vectors: Mapping[str, Vector]) -> None:
         absent = item.doubtful.difference(item.there)
@@ -258,11 +260,16 @@ class IndexerAgent:
             if not item.there.keys().isdisjoint(remove):
                 await self._owe(item)
             remove = ()
-        plan = plan_index(item.changes, item.wanted, remove, item.there, vectors, await self._sparse_vectors(item))
+        plan = plan_index(
+            item.changes, item.wanted, remove, item.there, vectors, await self._sparse_vectors(item), item.record.partition
+        )
         if not plan.empty:
-            await attempt(
-                lambda: self.index.apply(self.collection, plan), self.outbox.patience, self.poison_attempts, "writing points"
-            )
+            tries = iter([replace(plan, seen=_payloads(item))])  # what was read is believed once: an outage may be long
+
+            async def write() -> None:
+                await self.index.apply(self.collection, next(tries, plan))
+
+            await attempt(write, self.outbox.patience, self.poison_attempts, "writing points")
         reached("indexer.written")
 
     async def _owe(self, item: _Item) -> None:
@@ -311,8 +318,11 @@ class IndexerAgent:
 
 
 def _ids_of_interest(item: _Item) -> list[str]:
-    owed = item.wanted.remove if item.wanted.superseded else ()
-    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful), *owed]
+    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful), *item.wanted.remove]
+
+
+def _payloads(item: _Item) -> dict[str, Mapping[str, Any]]:
+    return {chunk_id: point.payload for chunk_id, point in item.there.items()}
 
 
 def _rounds(records: Sequence[InRecord]) -> list[list[InRecord]]:

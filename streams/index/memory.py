@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from streams.errors import InvariantBroken, NotPrepared
-from streams.index.points import checked, requests_of, stored_payload
+from streams.index.marks import BUCKET, DIGEST, unmarked
+from streams.index.points import checked, patch_of, requests_of, stored_payload
 from streams.index.ranking import fused, ranked, visible
 from streams.ports import CollectionSpec, Hit, IndexPlan, Query, Readiness, SparseVector, StoredPoint, Vector, VectorIndex
 
@@ -94,18 +96,26 @@ class MemoryIndex(VectorIndex):
         for point in plan.upserts:
             if self._may_write(found, point.chunk_id, plan.revision):
                 vector = None if point.vector is None else _as_stored(point.vector, found.spec.distance)
-                payload = stored_payload(point.chunk_id, point.payload)
+                payload = stored_payload(point.chunk_id, point.payload, plan.partition)
                 found.points[point.chunk_id] = StoredPoint(point.chunk_id, payload, vector, point.sparse or None)
                 document.add(point.chunk_id)
         for chunk_id, whole in plan.payloads:
-            if chunk_id in found.points and self._may_write(found, chunk_id, plan.revision):
-                found.points[chunk_id] = replace(found.points[chunk_id], payload=stored_payload(chunk_id, whole))
+            if chunk_id not in found.points:
+                continue
+            seen, stored = plan.seen.get(chunk_id), found.points[chunk_id]
+            patch = patch_of(seen, stored_payload(chunk_id, whole, plan.partition)) if seen is not None else None
+            if seen is not None and patch is not None:
+                if stored.payload["revision"] == seen["revision"]:
+                    found.points[chunk_id] = replace(stored, payload={**stored.payload, **patch})
+            elif self._may_write(found, chunk_id, plan.revision):
+                found.points[chunk_id] = replace(stored, payload=stored_payload(chunk_id, whole, plan.partition))
         for chunk_id in plan.stamps:
-            stored = found.points.get(chunk_id)
-            if stored is not None and stored.payload["revision"] < plan.revision:
-                found.points[chunk_id] = replace(stored, payload={**stored.payload, "revision": plan.revision})
+            kept = found.points.get(chunk_id)
+            if kept is not None and kept.payload["revision"] < plan.revision:
+                found.points[chunk_id] = replace(kept, payload={**kept.payload, "revision": plan.revision})
         for chunk_id in plan.deletes:
-            if chunk_id in found.points and self._may_write(found, chunk_id, plan.revision):
+            looked_at = plan.seen.get(chunk_id) or (found.points[chunk_id].payload if chunk_id in found.points else None)
+            if chunk_id in found.points and looked_at is not None and looked_at["revision"] <= plan.revision:
                 gone = found.points.pop(chunk_id).payload
                 found.documents[gone["tenant_id"], gone["document_id"]].discard(chunk_id)
 
@@ -126,7 +136,7 @@ class MemoryIndex(VectorIndex):
         if not seen:
             return []
         scores = _scores(np.stack([stored for _, stored in seen]), vector, found.spec.distance)
-        hits = [Hit(point.chunk_id, float(score), dict(point.payload)) for (point, _), score in zip(seen, scores, strict=True)]
+        hits = [Hit(point.chunk_id, float(score), unmarked(point.payload)) for (point, _), score in zip(seen, scores, strict=True)]
         hits.sort(key=lambda hit: hit.score, reverse=found.spec.distance != "euclid")
         if query.sparse:
             if not found.spec.sparse_spec:
@@ -137,6 +147,25 @@ class MemoryIndex(VectorIndex):
     async def count(self, collection: str) -> int:
         """Return the number of points."""
         return len(self._read(collection).points)
+
+    async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
+        """Return how many points carry each digest within a range of buckets."""
+        points = self._read(collection).points.values()
+        found = Counter(point.payload[DIGEST] for point in points if first <= point.payload.get(BUCKET, -1) < end)
+        return dict(found.most_common(limit))
+
+    async def marked(self, collection: str, first: int, end: int, digests: Sequence[int]) -> list[StoredPoint]:
+        """Return the points that carry one of these digests within a range of buckets."""
+        wanted, points = set(digests), self._read(collection).points.values()
+        return [
+            _copy(point) for point in points if first <= point.payload.get(BUCKET, -1) < end and point.payload[DIGEST] in wanted
+        ]
+
+    async def unmarked(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
+        """Yield the points without a bucket in pages."""
+        points = [_copy(point) for point in self._read(collection).points.values() if BUCKET not in point.payload]
+        for start in range(0, len(points), _PAGE):
+            yield points[start : start + _PAGE]
 
     async def readiness(self, collection: str) -> Readiness:
         """Return that there is nothing to wait for."""
@@ -157,7 +186,7 @@ class MemoryIndex(VectorIndex):
 
 
 def _copy(point: StoredPoint, with_vector: bool = False) -> StoredPoint:
-    payload: Mapping[str, Any] = dict(point.payload)
+    payload: Mapping[str, Any] = unmarked(point.payload)
     return replace(point, payload=payload) if with_vector else StoredPoint(point.chunk_id, payload)
 
 
@@ -178,7 +207,7 @@ def _by_words(found: _Collection, query: Query, asked: SparseVector) -> list[Hit
             value * rarity[index] * terms[index] for index, value in zip(asked.indices, asked.values, strict=True) if index in terms
         )
         if score > 0 and visible(point.payload, query):
-            hits.append(Hit(point.chunk_id, score, dict(point.payload)))
+            hits.append(Hit(point.chunk_id, score, unmarked(point.payload)))
     return sorted(hits, key=lambda hit: -hit.score)
 
 

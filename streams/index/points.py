@@ -13,11 +13,14 @@ from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
+import orjson
+from pydantic import BaseModel
 from qdrant_client import models
 
 from chunking.identity import point_id
 from schemas.record import REVISION_LIMIT
 from streams.errors import InvariantBroken, PoisonRecord
+from streams.index.marks import marks_of
 from streams.ports import CollectionSpec, IndexPlan, NewPoint, SparseVector, Vector
 
 DENSE = "dense"
@@ -29,11 +32,12 @@ REQUEST_BYTES = 8 << 20
 REQUEST_POINTS = 256
 POINT_BYTES = 30 << 20
 """A point above this fits into no request."""
-_FLOAT_BYTES = 21
-"""A float32 written as the shortest float64 text, with its comma: at most this long for components within [-1, 1]."""
+_FLOAT_BYTES = 15
+"""A float32 as its shortest text, with its comma."""
 _TERM_BYTES = 33
 """An index and a value of a sparse vector as JSON."""
 _POINT_FRAME_BYTES = 160
+_PLACEMENT = frozenset({"revision", "order_key", "payload_hash"})
 _SHORTEST_NORM_SQUARED = float(np.finfo(np.float32).eps)
 """Below this Qdrant's cosine does not normalise: the point would score as if it had no direction."""
 
@@ -134,9 +138,27 @@ def has_direction(vectors: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np
     return fit
 
 
-def stored_payload(chunk_id: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload as it is stored: with the whole chunk id, since the point id holds only half of its digest."""
-    return {**payload, "chunk_id": chunk_id}
+def stored_payload(chunk_id: str, payload: Mapping[str, Any], partition: int) -> dict[str, Any]:
+    """Return the payload as it is stored: with the whole chunk id, since the point id holds only half of its digest, and marks."""
+    return {**payload, "chunk_id": chunk_id, **marks_of(chunk_id, payload, partition)}
+
+
+def patch_of(seen: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the fields to be set so that a stored payload becomes `payload`, or None where setting fields can't do it.
+
+    A field that goes away needs the whole payload, and so does one that becomes null: a server takes that for "remove it".
+    Placement is always among them: the revision that was read settles all else, but two owners may have placed it differently.
+    """
+    if not payload.keys() >= seen.keys():
+        return None
+    patch = {name: value for name, value in payload.items() if name in _PLACEMENT or not _equal(seen, name, value)}
+    return None if None in patch.values() else patch
+
+
+def _equal(seen: Mapping[str, Any], name: str, value: Any) -> bool:
+    if name not in seen:
+        return False
+    return seen[name] == value and (isinstance(value, str) or repr(seen[name]) == repr(value))  # 1, 1.0 and True are equal
 
 
 def payload_bytes(payload: Mapping[str, Any], document_id: str, chunk_id: str) -> int:
@@ -151,10 +173,13 @@ def payload_bytes(payload: Mapping[str, Any], document_id: str, chunk_id: str) -
 class Share:
     """One point's share of a request: `size` is the estimate of its JSON in bytes."""
 
-    kind: Literal["upsert", "payload", "stamp", "delete"]
+    kind: Literal["upsert", "payload", "patch", "stamp", "delete"]
     chunk_id: str
     size: int
     payload: dict[str, Any] | None = None
+    """The whole payload; of a patch the fields to be set."""
+    revision: int = -1
+    """Of a patch: the revision that the point must still have."""
     vector: Vector | None = None
     sparse: SparseVector | None = None
 
@@ -178,12 +203,17 @@ def requests_of(plan: IndexPlan, max_bytes: int = REQUEST_BYTES, max_points: int
 
 def _shares(plan: IndexPlan) -> Iterator[Share]:
     for point in plan.upserts:
-        payload = stored_payload(point.chunk_id, point.payload)
+        payload = stored_payload(point.chunk_id, point.payload, plan.partition)
         size = _size(payload, point.vector, plan, point.chunk_id) + len(point.sparse or ()) * _TERM_BYTES
-        yield Share("upsert", point.chunk_id, size, payload, point.vector, point.sparse)
+        yield Share("upsert", point.chunk_id, size, payload, vector=point.vector, sparse=point.sparse)
     for chunk_id, fields in plan.payloads:
-        payload = stored_payload(chunk_id, fields)
-        yield Share("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
+        payload = stored_payload(chunk_id, fields, plan.partition)
+        seen = plan.seen.get(chunk_id)
+        patch = patch_of(seen, payload) if seen is not None else None
+        if seen is not None and patch is not None:
+            yield Share("patch", chunk_id, _size(patch, None, plan, chunk_id), patch, int(seen["revision"]))
+        else:
+            yield Share("payload", chunk_id, _size(payload, None, plan, chunk_id), payload)
     for chunk_id in plan.stamps:
         yield Share("stamp", chunk_id, _POINT_FRAME_BYTES)
     for chunk_id in plan.deletes:
@@ -206,7 +236,7 @@ def _size(payload: dict[str, Any], vector: Vector | None, plan: IndexPlan, chunk
 def operations_of(shares: Sequence[Share], revision: int) -> list[models.UpdateOperation]:
     """Return the operations of one request: neighbours of one kind become one operation where the API allows it.
 
-    Made only when the request is sent: a vector as Python floats takes eight times its room.
+    Without the client's own validation, which would walk every field once more. Vectors stay arrays: `wire` writes them.
     """
     operations: list[models.UpdateOperation] = []
     for kind, group in groupby(shares, key=lambda share: share.kind):
@@ -215,11 +245,23 @@ def operations_of(shares: Sequence[Share], revision: int) -> list[models.UpdateO
         if kind == "upsert":
             points = [_point(identity, share) for identity, share in zip(ids, members, strict=True)]
             fence = models.Filter(must=[_not_newer(revision)])
-            operations.append(models.UpsertOperation(upsert=models.PointsList(points=points, update_filter=fence)))
+            upsert = models.PointsList.model_construct(points=points, update_filter=fence)
+            operations.append(models.UpsertOperation.model_construct(upsert=upsert))
         elif kind == "payload":
             operations += [
-                models.OverwritePayloadOperation(
-                    overwrite_payload=models.SetPayload(payload=share.payload or {}, filter=among([identity], _not_newer(revision)))
+                models.OverwritePayloadOperation.model_construct(
+                    overwrite_payload=models.SetPayload.model_construct(
+                        payload=share.payload or {}, filter=among([identity], _not_newer(revision))
+                    )
+                )
+                for identity, share in zip(ids, members, strict=True)
+            ]
+        elif kind == "patch":
+            operations += [
+                models.SetPayloadOperation.model_construct(
+                    set_payload=models.SetPayload.model_construct(
+                        payload=share.payload or {}, filter=among([identity], _exactly(share.revision))
+                    )
                 )
                 for identity, share in zip(ids, members, strict=True)
             ]
@@ -233,10 +275,9 @@ def operations_of(shares: Sequence[Share], revision: int) -> list[models.UpdateO
 
 
 def _point(identity: str, share: Share) -> models.PointStruct:
-    """Return a point without the client's own validation: it would walk every float once more."""
     vector: dict[str, Any] = {}
     if share.vector is not None:
-        vector[DENSE] = share.vector.astype(np.float32, copy=False).tolist()
+        vector[DENSE] = np.ascontiguousarray(share.vector, dtype=np.float32)
     if share.sparse:
         vector[SPARSE] = models.SparseVector.model_construct(indices=list(share.sparse.indices), values=list(share.sparse.values))
     return models.PointStruct.model_construct(id=identity, vector=vector, payload=share.payload)
@@ -247,6 +288,29 @@ def _not_newer(revision: int) -> models.FieldCondition:
     return models.FieldCondition(key="revision", range=models.Range(lte=revision))
 
 
+def _exactly(revision: int) -> models.FieldCondition:
+    return models.FieldCondition.model_construct(key="revision", match=models.MatchValue.model_construct(value=revision))
+
+
 def among(ids: Sequence[str], *conditions: models.FieldCondition) -> models.Filter:
     """Return a filter over point ids. A filter skips ids that are not there; a call by ids would fail with 404 half done."""
-    return models.Filter(must=[models.HasIdCondition(has_id=list(ids)), *conditions])
+    return models.Filter.model_construct(must=[models.HasIdCondition.model_construct(has_id=list(ids)), *conditions])
+
+
+def wire(body: object) -> bytes:
+    """Return a request's body as JSON: models without what is not set, vectors as the shortest text of each float32.
+
+    The client's own writer takes float32 for float64, which makes a vector twice as long, and walks all of it in pydantic.
+    """
+    try:
+        return orjson.dumps(body, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # an integer above 64 bits in an attribute
+        return json.dumps(body, default=_plain, ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {name: field for name, field in value.__dict__.items() if field is not None}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no part of a request")

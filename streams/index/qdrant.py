@@ -3,7 +3,9 @@
 Order of effects of `apply` (DESIGN §4): ① upserts ② payloads ③ stamps ④ deletes, cut into requests that are each confirmed
 `completed` before the next is sent. A batch is no transaction: a crash or an error leaves a prefix of this order. Sending the plan
 again completes it, since every write is the same when repeated and deletes stand last. Fences: upserts, payloads and stamps leave a
-stored point of a newer revision alone; ids to be deleted are read just before and dropped from the plan where they are newer.
+stored point of a newer revision alone; ids to be deleted are read just before (unless the caller has: `IndexPlan.seen`) and dropped
+from the plan where they are newer. A payload whose stored form is known is written as a patch of what differs, only while the point
+still has the revision that was read: whoever wrote in between is another owner, and is mended by the re-check (agents/recheck.py).
 What no fence stops is a late upsert of a point that is already gone: the caller's manifest refuses that.
 """
 
@@ -21,6 +23,7 @@ from qdrant_client import models
 from chunking.identity import point_id
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
+from streams.index.marks import BUCKET, DIGEST, unmarked
 from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, SPARSE, checked, operations_of, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated
 from streams.index.qdrant_local import LocalStore
@@ -40,6 +43,8 @@ PAYLOAD_INDEXES = {
     "role": models.PayloadSchemaType.KEYWORD,
     "language": models.PayloadSchemaType.KEYWORD,
     "acl": models.PayloadSchemaType.KEYWORD,
+    BUCKET: models.PayloadSchemaType.INTEGER,
+    DIGEST: models.PayloadSchemaType.INTEGER,
 }
 """Every field a filter names: a server in strict mode refuses filters over others."""
 PAGE = 256
@@ -51,6 +56,7 @@ _READ_ATTEMPTS = 3
 _READ_PAUSE_SECONDS = 0.1
 
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 
 
 def open_index(settings: QdrantSettings) -> QdrantIndex:
@@ -185,7 +191,10 @@ class QdrantIndex(VectorIndex):
         async for page in self._scroll(collection, None):
             yield page
 
-    async def _scroll(self, collection: str, where: models.Filter | None) -> AsyncIterator[list[StoredPoint]]:
+    async def _scroll(
+        self, collection: str, where: models.Filter | None, read: Callable[[models.Record], StoredPoint] | None = None
+    ) -> AsyncIterator[list[StoredPoint]]:
+        read = read or _stored
         offset: Any = None
         while True:
             start = offset
@@ -194,7 +203,7 @@ class QdrantIndex(VectorIndex):
                 collection,
                 lambda start=start: self.store.scroll(collection, where, start, PAGE),  # type: ignore[misc]
             )
-            yield [_stored(record) for record in records]
+            yield [read(record) for record in records]
             if offset is None:
                 return
 
@@ -222,8 +231,8 @@ class QdrantIndex(VectorIndex):
 
     async def _not_newer(self, collection: str, plan: IndexPlan) -> tuple[str, ...]:
         """Return the ids to delete without those whose point has a newer revision. Ids without a point stay: harmless."""
-        newer: set[str] = set()
-        for ids in _pages(list(plan.deletes), PAGE):
+        newer = {chunk_id for chunk_id in plan.deletes if plan.seen.get(chunk_id, {}).get("revision", -1) > plan.revision}
+        for ids in _pages([chunk_id for chunk_id in plan.deletes if chunk_id not in plan.seen], PAGE):
             identities = {point_id(chunk_id): chunk_id for chunk_id in ids}
             with translated("read before delete", collection, writing=True, document_id=plan.document_id):
                 records = await self.store.retrieve(collection, list(identities), ["revision"], False)
@@ -242,7 +251,7 @@ class QdrantIndex(VectorIndex):
         fetch = query.limit * _OVERFETCH
         while True:
             points = await self._read("search", collection, partial(self._asked, collection, query, vector, where, fetch))
-            raw = [Hit(str((point.payload or {})["chunk_id"]), float(point.score), point.payload or {}) for point in points]
+            raw = [Hit(str((point.payload or {})["chunk_id"]), float(point.score), unmarked(point.payload)) for point in points]
             best, open_end = ranked(raw, query.limit)
             if not open_end or len(points) < fetch or fetch >= _LARGEST_FETCH:
                 return best
@@ -258,6 +267,26 @@ class QdrantIndex(VectorIndex):
     async def count(self, collection: str) -> int:
         """Return the exact number of points."""
         return await self._read("count points", collection, lambda: self.store.count(collection))
+
+    async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
+        """Return how many points carry each digest within a range of buckets, at most `limit` digests."""
+        where = models.Filter(must=[_within(first, end)])
+        return await self._read("count digests", collection, lambda: self.store.facet(collection, DIGEST, where, limit))
+
+    async def marked(self, collection: str, first: int, end: int, digests: Sequence[int]) -> list[StoredPoint]:
+        """Return the points that carry one of these digests within a range of buckets."""
+        found: list[StoredPoint] = []
+        for some in _pages(sorted(set(digests)), PAGE):
+            among_them = models.FieldCondition(key=DIGEST, match=models.MatchAny(any=list(some)))
+            async for page in self._scroll(collection, models.Filter(must=[_within(first, end), among_them]), _any_stored):
+                found += page
+        return found
+
+    async def unmarked(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
+        """Yield the points without a bucket in pages."""
+        without = models.Filter(must=[models.IsEmptyCondition(is_empty=models.PayloadField(key=BUCKET))])
+        async for page in self._scroll(collection, without, _any_stored):
+            yield page
 
     async def readiness(self, collection: str) -> Readiness:
         """Return whether the collection's optimizers and queue are at rest. NotPrepared where there is none."""
@@ -294,7 +323,15 @@ class QdrantIndex(VectorIndex):
 def _index(field_name: str, schema: models.PayloadSchemaType) -> models.PayloadFieldSchema:
     if field_name == "tenant_id":  # is_tenant: a tenant's points are kept together on disk
         return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    if field_name in (BUCKET, DIGEST):  # each is asked in one way only
+        return models.IntegerIndexParams(
+            type=models.IntegerIndexType.INTEGER, lookup=field_name == DIGEST, range=field_name == BUCKET
+        )
     return schema
+
+
+def _within(first: int, end: int) -> models.FieldCondition:
+    return models.FieldCondition(key=BUCKET, range=models.Range(gte=first, lt=end))
 
 
 def _distance(name: str) -> models.Distance:
@@ -330,18 +367,23 @@ def _refuse_difference(name: str, found: Described, spec: CollectionSpec) -> Non
 
 
 def _stored(record: models.Record) -> StoredPoint:
-    payload = record.payload or {}
-    if "chunk_id" not in payload:
+    if "chunk_id" not in (record.payload or {}):
         raise InvariantBroken("point was not written by docdelta: its payload has no chunk_id", point=record.id)
+    return _any_stored(record)
+
+
+def _any_stored(record: models.Record) -> StoredPoint:
+    """Return a point, also one that somebody else wrote."""
+    payload = unmarked(record.payload)
     vectors: dict[str, Any] = record.vector if isinstance(record.vector, dict) else {}
     vector, sparse = vectors.get(DENSE), vectors.get(SPARSE)
     return StoredPoint(
-        str(payload["chunk_id"]),
+        str(payload.get("chunk_id", f"point:{record.id}")),
         payload,
         None if vector is None else np.asarray(vector, dtype=np.float32),
         None if sparse is None else SparseVector(tuple(sparse.indices), tuple(sparse.values)),
     )
 
 
-def _pages(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+def _pages(ids: Sequence[Item], size: int) -> list[Sequence[Item]]:
     return [ids[start : start + size] for start in range(0, len(ids), size)]

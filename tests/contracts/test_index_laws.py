@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,10 +14,10 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from streams.index.memory import MemoryIndex
-from streams.index.points import checked, operations_of, requests_of
+from streams.index.points import checked, operations_of, requests_of, wire
 from streams.index.qdrant import open_index
 from streams.index.qdrant_local import LocalStore
-from streams.ports import IndexPlan, VectorIndex
+from streams.ports import IndexPlan, StoredPoint, VectorIndex
 from streams.settings import QdrantSettings
 from tests.contracts.index_values import SPEC, contents, payload, plan, point, query, same, vector_of
 
@@ -40,16 +43,20 @@ def plans(draw: st.DrawFn) -> IndexPlan:
     return plan(revision, upserts, payloads, chosen.get("stamp", []), chosen.get("delete", []), **fields)
 
 
-@given(st.lists(plans(), max_size=12))
+@given(st.lists(plans(), max_size=12), st.lists(st.integers(0, 2), min_size=12, max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_memory_and_local_mode_agree_after_any_history(history: list[IndexPlan]) -> None:
+def test_memory_and_local_mode_agree_after_any_history(history: list[IndexPlan], ages: list[int]) -> None:
+    """`ages`: how many plans ago what a plan has seen was read; 0: it has seen nothing."""
+
     async def check() -> None:
-        pair: list[VectorIndex] = [MemoryIndex(), open_index(QdrantSettings())]
+        left, right = MemoryIndex(), open_index(QdrantSettings())
+        pair: list[VectorIndex] = [left, right]
         for index in pair:
             await index.ensure_collection("kb", SPEC)
-            for each in history:
-                await index.apply("kb", each)
-        left, right = pair
+            read = [_payloads(await contents(index, "kb"))]
+            for each, age in zip(history, ages, strict=False):
+                await index.apply("kb", replace(each, seen=read[-min(age, len(read))] if age else {}))
+                read.append(_payloads(await contents(index, "kb")))
         same(await contents(left, "kb"), await contents(right, "kb"))
         for tenant in ("acme", "rival"):
             for document in ("d1", "d2"):
@@ -58,10 +65,45 @@ def test_memory_and_local_mode_agree_after_any_history(history: list[IndexPlan])
             ours, theirs = await left.search("kb", at), await right.search("kb", at)
             assert [hit.chunk_id for hit in ours] == [hit.chunk_id for hit in theirs]
             np.testing.assert_allclose([hit.score for hit in ours], [hit.score for hit in theirs], atol=1e-5)
-        await _map_agrees_with_a_full_walk(right.store)  # type: ignore[attr-defined]
+        await _map_agrees_with_a_full_walk(right.store)  # type: ignore[arg-type]
         await right.close()
 
     asyncio.run(check())
+
+
+def _payloads(points: Mapping[str, StoredPoint]) -> dict[str, Mapping[str, Any]]:
+    return {chunk_id: dict(point.payload) for chunk_id, point in points.items()}
+
+
+@given(plans(), plans())
+@settings(max_examples=100, deadline=None)
+def test_a_plan_that_has_seen_what_is_there_ends_where_one_that_has_not_ends(first: IndexPlan, second: IndexPlan) -> None:
+    async def check() -> None:
+        second_at = replace(second, revision=first.revision + 1, upserts=(), payloads=tuple(_raised(second, first.revision + 1)))
+        ends = []
+        for looks in (True, False):
+            index = MemoryIndex()
+            await index.ensure_collection("kb", SPEC)
+            await index.apply("kb", first)
+            seen = _payloads(await contents(index, "kb")) if looks else {}
+            await index.apply("kb", replace(second_at, seen=seen))
+            ends.append(await contents(index, "kb"))
+        same(*ends)
+
+    asyncio.run(check())
+
+
+def _raised(of: IndexPlan, revision: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give a plan's payloads under a revision, some with a field less, a field more, a field of another type."""
+    for number, (chunk_id, whole) in enumerate(of.payloads):
+        changed = {**whole, "revision": revision}
+        if number % 4 == 1:
+            del changed["note"]
+        elif number % 4 == 2:
+            changed["note"] = None
+        elif number % 4 == 3:
+            changed["tokens"] = float(number)
+        yield chunk_id, changed
 
 
 async def _map_agrees_with_a_full_walk(store: LocalStore) -> None:
@@ -112,10 +154,10 @@ def test_requests_carry_the_whole_plan_in_order_within_their_bounds(given_plan: 
     requests = [operations_of(shares, whole.revision) for shares in requests_of(whole, max_bytes, max_points)]
     sent: dict[str, list[str]] = {"upsert": [], "overwrite_payload": [], "set_payload": [], "delete": []}
     for operations in requests:
-        wire = json.loads(models.UpdateOperations(operations=operations).model_dump_json(exclude_unset=True, exclude_none=True))
-        ids = [(kind, identity) for operation in wire["operations"] for kind, identity in _ids(operation)]
+        body = wire({"operations": operations})
+        ids = [(kind, identity) for operation in json.loads(body)["operations"] for kind, identity in _ids(operation)]
         assert 1 <= len(ids) <= max_points
-        assert len(ids) == 1 or len(json.dumps(wire, ensure_ascii=False).encode()) <= max_bytes + 400
+        assert len(ids) == 1 or len(body) <= max_bytes + 400
         for kind, identity in ids:
             sent[kind].append(identity)
     kinds = [kind for operations in requests for operation in operations for kind in type(operation).model_fields]
