@@ -23,10 +23,15 @@ Batch = Annotated[str, typer.Argument(help="Batch id, as docdelta batches lists 
 @asynccontextmanager
 async def acting_site(context: typer.Context) -> AsyncIterator[Site]:
     """Give the installation of the command's settings, its index open."""
-    arm(os.environ.get(VARIABLE, ""), COMMAND_STEPS)
+    die_as_told()
     settings = options.invocation(context).settings()
     async with reading_index(settings) as index:
         yield site_of(settings, index)
+
+
+def die_as_told() -> None:
+    """Have this command die at the step that the environment names, for the tests of deaths; nothing without it."""
+    arm(os.environ.get(VARIABLE, ""), COMMAND_STEPS)
 
 
 def confirmed(question: str, yes: bool) -> bool:

@@ -7,44 +7,46 @@ from typing import Annotated
 
 import typer
 
-from schemas.receipt import Receipt
 from streams.cli import options
+from streams.cli.documents_named import document_named, plain
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr, stdout, table
-from streams.cli.preview import one_line
 from streams.cli.reading_index import reading_index
-from streams.cli.sending import checked, tenant_of
 from streams.errors import DocdeltaError
-from streams.reading.why import InIndex, Why, read_points, read_why
+from streams.reading.why import InIndex, read_points
+from streams.repair.timeline import Moment, Timeline, read_timeline
 from streams.settings import Settings
+
+SHOWN_MOMENTS = 40
+SHOWN_CHUNKS = 100
 
 
 def why(
     context: typer.Context,
-    document: Annotated[str, typer.Argument(help="Document id.", show_default=False)],
+    document: Annotated[str, typer.Argument(help="TENANT/DOCUMENT, or the id beside --tenant.", show_default=False)],
     tenant: options.Tenant = "",
     json: options.Json = False,
 ) -> int:
-    """Show where a document stands and why: newest revision seen, last receipt of each batch, chunks, refusals and what to do.
+    """Show the timeline of a document: events, what each stage and batch said of it, chunks, refusals, what stands in its way, and
+    the one thing that would mend it. No text of the document is shown.
 
     Exit code 1 when its newest revision was refused or is held, or nothing of it was ever seen.
 
-    Example:  docdelta why policies/refund.md --tenant acme
+    Example:  docdelta why acme/policies/refund.md
     """
     invocation = options.invocation(context)
-    owner = tenant_of(tenant, invocation)
-    checked("--id", document)
+    owner, name = document_named(document, tenant, invocation)
     settings = invocation.settings()
-    indexed, problems = asyncio.run(_indexed(settings, owner, document))
+    indexed, problems = asyncio.run(_indexed(settings, owner, name))
     with stderr().status("reading topics"):
-        found = read_why(settings, owner, document, indexed, problems)
+        found = read_timeline(settings, owner, name, indexed, problems)
     if json:
         print_json(found.as_json())
     else:
         _tell(found)
     for problem in problems:
         note(problem)
-    return FAILED if problems or found.state in ("dead_lettered", "held", "unknown") else OK
+    return FAILED if problems or found.why.state in ("dead_lettered", "held", "unknown") else OK
 
 
 async def _indexed(settings: Settings, tenant: str, document: str) -> tuple[InIndex | None, tuple[str, ...]]:
@@ -56,28 +58,65 @@ async def _indexed(settings: Settings, tenant: str, document: str) -> tuple[InIn
         return None, (str(error),)
 
 
-def _tell(found: Why) -> None:
-    say(f"{found.tenant_id}/{found.document_id}: {found.state}. {found.explanation}")
-    if found.seen is not None:
-        place = f"partition {found.seen.partition}, offset {found.seen.offset}"
-        say(f"newest event: {found.seen.op} revision {found.seen.revision} ({place})")
-    if found.receipts:
-        receipts = table(
-            "batch", "revision", "outcome", "kept", "added", "updated", "removed", "embedded", "reason", fold=("reason",)
+def _tell(found: Timeline) -> None:
+    say(f"{found.why.tenant_id}/{found.why.document_id}: {found.why.state}. {plain(found.why.explanation)}")
+    for stop in found.stops:
+        say(plain(stop))
+    say(f"to mend it: {found.fix}" if found.fix.command else str(found.fix))
+    if found.moments:
+        moments = table("when", "stage", "batch", "revision", "what", "figures", "reason", numbers=("revision",), fold=("reason",))
+        for moment in found.moments[-SHOWN_MOMENTS:]:
+            moments.add_row(*_cells(moment))
+        say("")
+        stdout().print(moments)
+        if len(found.moments) > SHOWN_MOMENTS:
+            note(f"{len(found.moments) - SHOWN_MOMENTS} earlier moments: --json shows them")
+    if found.holdings:
+        holdings = table(
+            "batch",
+            "state",
+            "revision",
+            "chunks",
+            "missing",
+            "left over",
+            "",
+            numbers=("revision", "chunks", "missing", "left over"),
         )
-        for receipt in found.receipts:
-            receipts.add_row(*_cells(receipt))
-        stdout().print(receipts)
-    if found.indexed is not None and found.indexed.chunks:
-        chunks = table("#", "chunk", "kind", "revision", "text", numbers=("#", "revision"), fold=("text",))
-        for ordinal, payload in enumerate(found.indexed.chunks):
-            text = one_line(str(payload.get("text", "")), 70)
-            chunks.add_row(str(ordinal), payload["chunk_id"][:12], str(payload.get("kind", "")), str(payload["revision"]), text)
-        stdout().print(chunks)
-    for letter in found.dead_letters:
-        say(f"dead letter: {letter.topic}[{letter.partition}] at {letter.offset}, {letter.stage}: {letter.error}: {letter.reason}")
+        for each in found.holdings:
+            known = each.points is not None
+            holdings.add_row(
+                each.batch,
+                each.state,
+                "-" if each.revision is None else str(each.revision),
+                str(len(each.chunk_ids)),
+                str(len(each.missing)) if known else "-",
+                str(len(each.left_over)) if known else "-",
+                " ".join(word for word, true in (("deleted", each.deleted), ("suspect", each.suspect)) if true),
+            )
+        say("")
+        stdout().print(holdings)
+    _tell_chunks(found)
+    ahead = [f"{each.group}: {each.records:,} records of {each.topic}[{each.partition}]" for each in found.in_front if each.records]
+    if ahead:
+        say("\nin front of it: " + "; ".join(ahead))
 
 
-def _cells(receipt: Receipt) -> list[str]:
-    figures = [str(number) for number in (receipt.kept, receipt.added, receipt.updated, receipt.removed, receipt.embedded)]
-    return [receipt.batch or "(parser)", str(receipt.revision), receipt.outcome, *figures, receipt.reason]
+def _tell_chunks(found: Timeline) -> None:
+    indexed = found.why.indexed
+    if indexed is None or not indexed.chunks:
+        return
+    chunks = table("#", "chunk", "kind", "revision", "tokens", "order key", numbers=("#", "revision", "tokens", "order key"))
+    for ordinal, payload in enumerate(indexed.chunks[:SHOWN_CHUNKS]):
+        cells = (payload.get("kind", ""), payload["revision"], payload.get("tokens", ""), payload.get("order_key", ""))
+        chunks.add_row(str(ordinal), payload["chunk_id"][:16], *(plain(str(cell)) for cell in cells))
+    say("")
+    stdout().print(chunks)
+    if len(indexed.chunks) > SHOWN_CHUNKS:
+        note(f"{len(indexed.chunks) - SHOWN_CHUNKS} more chunks: --json shows them")
+
+
+def _cells(moment: Moment) -> list[str]:
+    when = f"{moment.at:%Y-%m-%d %H:%M:%S}" if moment.at else "-"
+    revision = "-" if moment.revision is None else str(moment.revision)
+    figures = " ".join(f"{name} {count}" for name, count in moment.figures.items())
+    return [when, moment.stage, moment.batch, revision, plain(moment.what), figures, plain(moment.reason)]

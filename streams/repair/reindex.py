@@ -91,11 +91,14 @@ def reindex_documents(
     per_second: float = 0.0,
     on_progress: Callable[[int], None] = lambda sent: None,
     topic: str = "",
+    on_begin: Callable[[str], None] = lambda run: None,
 ) -> Counts:
     """Send the newest event of each selected document again; return what was sent, all of it confirmed by the broker.
 
     run: of an earlier call that was stopped, to go on with it. per_second: at most so many events a second; 0: as fast as it goes.
-    topic: where to; [documents] unless told otherwise. NotReachable, NotPrepared and their like as `produce_all` raises them.
+    topic: where to; [documents] unless told otherwise. on_begin: told the run's name before anything is sent.
+
+    NotReachable, NotPrepared and their like as `produce_all` raises them.
     """
     run = run or run_name(time.time())
     topics, ours = settings.topics, f"#reindex-{run}"
@@ -105,12 +108,14 @@ def reindex_documents(
     partitions = sorted({partition_of(key, len(ends)) for key in keys} if keys is not None else ends)
     found: set[bytes] = set()
     pace = _Pace(0.0 if dry_run else per_second)
+    on_begin(run)
 
     def events() -> Iterator[OutRecord]:
         for partition in partitions:
             newest = _newest(settings, selection, partition, ends[partition], counts)
             found.update(newest if keys is not None else ())
-            todo = {key: each for key, each in newest.items() if not each.event_id.endswith(ours)}
+            waiting = _waiting(settings, counts.topic, partition, ours)
+            todo = {key: each for key, each in newest.items() if key not in waiting and not each.event_id.endswith(ours)}
             counts.before += len(newest) - len(todo)
             if dry_run:
                 for each in todo.values():
@@ -130,6 +135,19 @@ def reindex_documents(
         counts.mended = mend_order(settings.kafka, topics.documents, ends, ours) if counts.topic == topics.documents else 0
     counts.missing = tuple("/".join(split_document_key(key)) for key in sorted((keys or frozenset()) - found))
     return counts
+
+
+def _waiting(settings: Settings, topic: str, partition: int, ours: str) -> set[bytes]:
+    """Return the documents whose event of this run waits in another topic than [documents]."""
+    if topic == settings.topics.documents:
+        return set()
+    ends = {number: end for (_, number), end in end_offsets(settings.kafka, [topic]).items()}
+    waiting: set[bytes] = set()
+    for record in read_partitions(settings.kafka, topic, {partition: ends[partition]}):
+        change = readable(record) if record.value is not None else None
+        if change is not None and record.key is not None and change.event_id.endswith(ours):
+            waiting.add(record.key)
+    return waiting
 
 
 @dataclass(slots=True)
