@@ -34,8 +34,9 @@ def reindex(
 ) -> int:
     """Send the newest event of documents through every stage again, at its own revision.
 
-    They are parsed anew and compared with the index itself. What the index lost comes back, what nobody names goes; chunks whose vector is in
-    place are not embedded. An edit made meanwhile wins. Deletes are sent as deletes. Exit code 1: a document that was named has no event in the log.
+    They are parsed anew and compared with the index itself. What the index lost comes back, what nobody names goes; chunks whose
+    vector is in place are not embedded. An edit made meanwhile wins. Deletes are sent as deletes. Exit code 1: a document that was
+    named has no event in the log.
 
     Example:  docdelta reindex acme/policies/refund.md
 
