@@ -7,6 +7,7 @@ from streams.errors import DocdeltaError, InvariantBroken, PoisonRecord, Unavail
 
 OK = 0
 FAILED = 1
+DRIFT = 6
 INTERRUPTED = 130
 
 EXIT_CODES: dict[int, str] = {
@@ -16,6 +17,7 @@ EXIT_CODES: dict[int, str] = {
     3: "broker, index or another service can't be reached",
     4: "a key, password or permission was refused",
     5: "a topic, batch, model or collection is missing or differs; run what the message names first",
+    DRIFT: "an audit found that index, log or source differ",
     INTERRUPTED: "stopped by Ctrl-C",
 }
 

@@ -120,6 +120,7 @@ class _Api:
             ("POST", f"{points}/batch", self.batch),
             ("POST", f"{points}/scroll", self.scroll),
             ("POST", f"{points}/count", self.count),
+            ("POST", f"{collection}/facet", self.facet),
             ("POST", f"{points}/query", self.query),
             ("POST", f"{points}/delete", self.write(models.DeleteOperation, "delete", models.PointIdsList, models.FilterSelector)),
             ("POST", f"{points}/payload", self.write(models.SetPayloadOperation, "set_payload", models.SetPayload)),
@@ -288,6 +289,13 @@ class _Api:
         name = request.match_info["name"]
         counted = await self._store.run(lambda client: client.count(name, count_filter=asked.filter, exact=True))
         return {"count": int(counted.count)}
+
+    async def facet(self, request: web.Request) -> object:
+        """Values of an integer field and how many points have each, always exact."""
+        asked = await _body(request, models.FacetRequest)
+        where = asked.filter or models.Filter()
+        found = await self._store.facet(request.match_info["name"], asked.key, where, _positive(asked.limit))
+        return {"hits": [{"value": value, "count": count} for value, count in found.items()]}
 
     async def query(self, request: web.Request) -> object:
         """Nearest points, fusion and the other queries of local mode."""

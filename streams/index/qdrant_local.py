@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import heapq
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ from qdrant_client.local.payload_filters import check_filter
 
 from streams.errors import NotPrepared
 from streams.index.document_map import DocumentMap
+from streams.index.marks import BUCKET, DIGEST, MARKS
 from streams.index.points import DENSE, SPARSE
 from streams.index.qdrant_remote import described, sparse_query, vectors_of
 from streams.index.store import Described
@@ -30,6 +32,7 @@ from streams.ports import Query, Readiness, Vector
 Result = TypeVar("Result")
 
 _DOCUMENT_FIELDS = ["tenant_id", "document_id"]
+_MAP_FIELDS = [*_DOCUMENT_FIELDS, *MARKS]
 _FIRST_FETCH = 64
 
 
@@ -162,6 +165,19 @@ class LocalStore:
         """Return the exact number of points."""
         return await self.run(lambda client: client.count(name, exact=True).count)
 
+    async def facet(self, name: str, field_name: str, where: models.Filter, limit: int) -> dict[int, int]:
+        """Return how many points have each value of an integer field: digests within a range of buckets from what is known."""
+
+        def work(client: QdrantClient) -> dict[int, int]:
+            concrete = self._concrete(client, name)
+            buckets = _bucket_range(where)
+            if field_name == DIGEST and buckets is not None and not _digests_asked(where):
+                return dict(Counter(self._maps[concrete].digests(*buckets)).most_common(limit))
+            answer = client.facet(name, field_name, facet_filter=where, limit=limit, exact=True)
+            return {int(hit.value): hit.count for hit in answer.hits}
+
+        return await self.run(work)
+
     async def query(self, name: str, vector: Vector, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
         """Return the nearest points, best first."""
         return await self.run(lambda client: self._nearest(client, name, DENSE, vector, where, limit))
@@ -227,8 +243,8 @@ class LocalStore:
             if touched is None:
                 self._maps[name] = _map_of(client, name)
             elif _moves_documents(narrowed):
-                records = client.retrieve(name, touched, with_payload=_DOCUMENT_FIELDS)
-                self._maps[name].replace(touched, _documents_of(records))
+                records = client.retrieve(name, touched, with_payload=_MAP_FIELDS)
+                self._maps[name].replace(touched, _documents_of(records), _marks_of(records))
 
     def _narrowed(self, client: QdrantClient, name: str, operation: models.UpdateOperation) -> models.UpdateOperation | None:
         """Return the operation by ids in place of a filter; as it is where that is not possible; None if nothing matches."""
@@ -265,6 +281,11 @@ class LocalStore:
         if where is None:
             return self._maps[name].all_ids() if name in self._maps else None
         must = where.must if isinstance(where.must, list) else [where.must]
+        buckets, digests = _bucket_range(where), _digests_asked(where)
+        if buckets is not None and digests:
+            return self._maps[name].marked(*buckets, digests)
+        if any(isinstance(each, models.IsEmptyCondition) and each.is_empty.key == BUCKET for each in must):
+            return self._maps[name].unmarked()
         if any(isinstance(condition, models.HasVectorCondition) for condition in must) or where.min_should:
             return None
         for condition in must:
@@ -288,8 +309,8 @@ def _map_of(client: QdrantClient, name: str) -> DocumentMap:
     documents = DocumentMap()
     total = client.count(name, exact=True).count
     if total:  # one page: every further one would sort all ids again
-        records, _ = client.scroll(name, limit=total, with_payload=_DOCUMENT_FIELDS)
-        documents.replace([], _documents_of(records))
+        records, _ = client.scroll(name, limit=total, with_payload=_MAP_FIELDS)
+        documents.replace([], _documents_of(records), _marks_of(records))
     return documents
 
 
@@ -301,10 +322,36 @@ def _documents_of(records: Iterable[models.Record]) -> dict[str, tuple[str, str]
     return found
 
 
+def _marks_of(records: Iterable[models.Record]) -> dict[str, tuple[int, int]]:
+    found = {}
+    for record in records:
+        bucket, digest = ((record.payload or {}).get(name) for name in MARKS)
+        if isinstance(bucket, int) and isinstance(digest, int):
+            found[str(record.id)] = (bucket, digest)
+    return found
+
+
+def _bucket_range(where: models.Filter) -> tuple[float, float] | None:
+    """Return the range of buckets that a filter names, or None."""
+    for each in where.must if isinstance(where.must, list) else [where.must]:
+        if isinstance(each, models.FieldCondition) and each.key == BUCKET and isinstance(each.range, models.Range):
+            first, end = each.range.gte, each.range.lt
+            return (0.0 if first is None else first), (float("inf") if end is None else end)
+    return None
+
+
+def _digests_asked(where: models.Filter) -> frozenset[int]:
+    """Return the digests that a filter names."""
+    for each in where.must if isinstance(where.must, list) else [where.must]:
+        if isinstance(each, models.FieldCondition) and each.key == DIGEST and isinstance(each.match, models.MatchAny):
+            return frozenset(each.match.any)  # type: ignore[arg-type]
+    return frozenset()
+
+
 def _moves_documents(operation: models.UpdateOperation) -> bool:
-    """Return False for operations that can't change which document a point belongs to: stamps above all."""
+    """Return False for operations that can't change which document a point belongs to or its marks: stamps above all."""
     if isinstance(operation, models.SetPayloadOperation):
-        return any(field in operation.set_payload.payload for field in _DOCUMENT_FIELDS)
+        return any(field in operation.set_payload.payload for field in _MAP_FIELDS)
     return not isinstance(operation, (models.UpdateVectorsOperation, models.DeleteVectorsOperation))
 
 

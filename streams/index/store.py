@@ -75,6 +75,10 @@ class Store(Protocol):
         """Return the exact number of points."""
         ...
 
+    async def facet(self, name: str, field_name: str, where: models.Filter, limit: int) -> dict[int, int]:
+        """Return how many points have each value of an integer field, at most `limit` values."""
+        ...
+
     async def query(self, name: str, vector: Vector, where: models.Filter, limit: int) -> list[models.ScoredPoint]:
         """Return the nearest points of the dense vector, best first, with payloads."""
         ...

@@ -250,12 +250,12 @@ class TestCollections:
     async def test_have_every_index_that_filters_need_before_the_first_point(self, bench: Bench) -> None:
         await bench.index.ensure_collection("new", SPEC)
         made = [place for place, _ in bench.shim.seen if place.startswith("PUT")]
-        assert made == ["PUT /collections/new", *["PUT /collections/new/index"] * 7]
+        assert made == ["PUT /collections/new", *["PUT /collections/new/index"] * 9]
         bench.shim.seen.clear()
         await bench.index.ensure_collection("new", SPEC)
         assert not [place for place, _ in bench.shim.seen if place.startswith("PUT")]
 
-    @pytest.mark.parametrize("skip", range(7))
+    @pytest.mark.parametrize("skip", range(9))
     async def test_left_half_made_are_completed(self, bench: Bench, skip: int) -> None:
         bench.shim.faults.append(Fault(match="/collections/new/index", cut_before=True, skip=skip))
         with pytest.raises(Unavailable):
@@ -264,7 +264,7 @@ class TestCollections:
         found = await bench.index.store.describe("new")
         assert found is not None
         assert found.indexes is not None
-        assert len(found.indexes) == 7
+        assert len(found.indexes) == 9
 
     async def test_made_twice_because_the_answer_was_lost_are_fine(self, bench: Bench) -> None:
         bench.shim.faults.append(Fault(match="PUT /collections/new", cut_after=True))
