@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 import structlog
@@ -20,9 +21,11 @@ from schemas.batch import BatchRecord
 from schemas.record import split_document_key
 from streams import metrics
 from streams.daemon import in_daemon_thread
+from streams.errors import DocdeltaError
 from streams.kafka.client import make_consumer
-from streams.kafka.offsets import PartitionLag, group_lag
+from streams.kafka.offsets import PartitionLag
 from streams.reading.waiting import GroupLag, group_lags
+from streams.repair.letter_reader import LetterReader
 from streams.settings import KafkaSettings, Settings
 
 log = structlog.get_logger(__name__)
@@ -53,6 +56,7 @@ class Reading:
     ahead: Mapping[tuple[str, str, int], Ahead]
     """By (group, topic, partition), where the group is behind."""
     dead_letters: int
+    """Open ones."""
 
     def seconds(self, group: str, partition: PartitionLag, now: float) -> float:
         """Return the age of the oldest record ahead of a group in a partition; 0 where there is none."""
@@ -76,9 +80,11 @@ class LagReader:
 
     settings: Settings
     _ahead: dict[tuple[str, str, int], Ahead] = field(default_factory=dict)
+    _letters: LetterReader | None = None
 
     def read(self, batches: Iterable[BatchRecord]) -> Reading:
         """Return how far the parser and each live batch are. NotPrepared, NotReachable and their like."""
+        batches = list(batches)
         groups = group_lags(self.settings, batches)
         behind: dict[tuple[str, str, int], int] = {
             (group.group, each.topic, each.partition): max(each.begin, each.committed or 0)
@@ -91,9 +97,20 @@ class LagReader:
         for group in groups:
             fresh = {place: start for place, start in behind.items() if place[0] == group.group and place not in known}
             self._ahead |= look_ahead(self.settings.kafka, fresh)
-        nobody = f"{self.settings.kafka.topic_prefix}-lag"  # never commits: its lag is the number of records there are
-        letters = group_lag(self.settings.kafka, nobody, [self.settings.topics.dead_letters])
-        return Reading(tuple(groups), dict(self._ahead), sum(each.end - each.begin for each in letters))
+        retired = [batch.batch for batch in batches if batch.state == "retired"]
+        return Reading(tuple(groups), dict(self._ahead), self._open_letters(retired))
+
+    def _open_letters(self, retired: list[str]) -> int:
+        """Return how many dead letters are open, and keep their index, so that nobody need find out again."""
+        if self._letters is None:
+            self._letters = LetterReader(self.settings)
+        book, now = self._letters.refresh(), datetime.now(UTC)
+        book.retire(retired, now)
+        try:
+            self._letters.keep(now)
+        except DocdeltaError as error:  # a reader without it only reads more
+            log.warning("the index of dead letters can't be kept", reason=str(error))
+        return book.open_count
 
     def _still(self, place: tuple[str, str, int], start: int) -> bool:
         found = self._ahead.get(place)

@@ -38,6 +38,7 @@ GROUP_LANES = (*EVENT_LANES, "build")
 """Lanes of events; groups also work for builds, which nobody waits for."""
 SIDES = ("kafka", "index", "embedder", "source", "other")
 WRITES = ("record", "table")
+HOLDS = ("breaker", "paused")
 STATES = ("proposed", "building", "ready", "active", "warm", "retired")
 INDEX_ACTIONS = {
     "ensure collection": "ensure_collection",
@@ -61,6 +62,7 @@ WAITS = {
     "saving the manifest": "kafka",
     "marking a manifest": "kafka",
     "remembering what was seen": "kafka",
+    "reading what was decided": "kafka",
     "saving a key once more": "kafka",
     "reading the index": "index",
     "reading points": "index",
@@ -83,12 +85,13 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
     "side": SIDES,
     "lane": GROUP_LANES,
     "write": WRITES,
+    "reason": HOLDS,
     "state": STATES,
     "action": (*INDEX_ACTIONS.values(), "other"),
     "failure": INDEX_FAILURES,
 }
 """Label names whose values are fixed by this file."""
-NAMED_BY_OPERATORS = frozenset({"batch", "group", "topic", "partition", "app", "agent", "tenant", "version", "python"})
+NAMED_BY_OPERATORS = frozenset({"control", "batch", "group", "topic", "partition", "app", "agent", "tenant", "version", "python"})
 """Label names whose values are few because people name them."""
 
 
@@ -127,8 +130,8 @@ BULK_FORWARDED = _counter("docdelta_bulk_forwarded_total", "Records of [bulk] th
 BULK_WAIT = _histogram(
     "docdelta_bulk_wait_seconds", "How long a record of [bulk] waited there before it was passed on.", FRESHNESS_BUCKETS
 )
-BULK_UNDER_WAY = _gauge("docdelta_bulk_under_way", "Bulk changes that were passed on and have no outcome yet.")
-BULK_WINDOW = _gauge("docdelta_bulk_window", "Bulk changes that may be under way at once, as it stands now.")
+BULK_UNDER_WAY = _gauge("docdelta_bulk_under_way_records", "Bulk changes that were passed on and have no outcome yet.")
+BULK_WINDOW = _gauge("docdelta_bulk_window_records", "Bulk changes that may be under way at once, as it stands now.")
 BULK_UNHEARD = _counter(
     "docdelta_bulk_unheard_total", "Bulk changes that are through by the broker's word and whose outcome was not heard."
 )
@@ -154,7 +157,24 @@ OLDEST_UNSYNCED = _gauge(
     "Age of the oldest event that is not in a served batch yet, for the tenants that wait longest (at most 10).",
     "tenant",
 )
-DEAD_LETTER_RECORDS = _gauge("docdelta_dead_letter_records", "Records in [dead-letters], by its offsets.")
+DEAD_LETTER_RECORDS = _gauge(
+    "docdelta_dead_letter_records", "Dead letters that are open: not replayed, not dropped, no later event of theirs went through."
+)
+
+# What waits for a person (streams/controls)
+HELD = _gauge(
+    "docdelta_held_documents", "Documents with an event that is kept back, in the partitions of this worker, by reason.", "reason"
+)
+BREAKER_OPEN = _gauge(
+    "docdelta_breaker_open_since_timestamp_seconds",
+    "When a tenant's breaker tripped, seconds since 1970, while it is open (at most 10 tenants).",
+    "tenant",
+)
+PAUSED = _gauge(
+    "docdelta_paused_since_timestamp_seconds",
+    "When a tenant or a stage was paused, seconds since 1970, while it is (at most 10).",
+    "control",
+)
 
 # Batches
 BATCH_INFO = _gauge("docdelta_batch_info", "1 for the state a batch is in.", "batch", "state")
@@ -371,6 +391,22 @@ def batch_states(states: Mapping[str, str]) -> None:
     BATCH_INFO.clear()
     for batch, state in states.items():
         BATCH_INFO.labels(batch, state).set(1)
+
+
+def breakers_open(since: Mapping[str, float]) -> None:
+    """Show the tenants whose breaker is open, the longest first, and forget the others."""
+    _show_first(BREAKER_OPEN, since)
+
+
+def paused(since: Mapping[str, float]) -> None:
+    """Show what is paused (``tenant/acme``, ``stage/parser``), the longest first, and forget the rest."""
+    _show_first(PAUSED, since)
+
+
+def _show_first(gauge: Gauge, values: Mapping[str, float]) -> None:
+    gauge.clear()
+    for name, value in list(values.items())[:TOP_TENANTS]:
+        gauge.labels(name).set(value)
 
 
 def forget_app(app: str) -> None:

@@ -9,15 +9,12 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from schemas.batch import LIVE_STATES, BatchRecord
-from streams.kafka.admin import group_lag
 from streams.kafka.client import cluster_topics, make_admin
 from streams.kafka.read import read_topic
 from streams.ports import InRecord, VectorIndex
 from streams.reading.waiting import GroupLag, Waiting, group_lags, oldest_waiting
+from streams.repair.dead_letters import read_letters
 from streams.settings import Settings
-
-_NOBODY = "docdelta-status"
-"""A group that never commits: its lag is the number of records there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class Status:
     groups: tuple[GroupLag, ...]
     oldest: Waiting | None
     dead_letters: int
+    """Open ones."""
     alias: str
     problems: tuple[str, ...]
 
@@ -91,7 +89,6 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
     problems = [view.problem] if view.problem else []
     if not batches:
         problems.append("no batch yet: run docdelta init --policy FILE")
-    letters = group_lag(settings.kafka, _NOBODY, [settings.topics.dead_letters])
     return Status(
         batches=tuple(
             BatchStatus(
@@ -104,7 +101,7 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
         ),
         groups=tuple(groups),
         oldest=oldest_waiting(settings.kafka, groups),
-        dead_letters=sum(partition.end - partition.begin for partition in letters),
+        dead_letters=read_letters(settings).open_count,
         alias=settings.qdrant.alias,
         problems=tuple(problems),
     )

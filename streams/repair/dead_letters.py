@@ -28,6 +28,7 @@ from streams.errors import NotPrepared, UsageError
 from streams.kafka.offsets import end_offsets
 from streams.kafka.produce import OutRecord, produce_all
 from streams.ports import InRecord
+from streams.reading.batches import read_batches
 from streams.repair.letter_reader import LetterReader
 from streams.repair.letters import Letter, LetterBook, Wanted, closings
 from streams.repair.newest import Newest, mend_order, newest_events, readable, records_at, sent_again, trace_of
@@ -85,7 +86,9 @@ class Send:
 
 def read_letters(settings: Settings) -> LetterBook:
     """Return every letter and where it stands. NotPrepared (a topic is missing), NotReachable."""
-    return LetterReader(settings).refresh()
+    book = LetterReader(settings).refresh()
+    book.retire({batch.batch for batch in read_batches(settings) if batch.state == "retired"}, datetime.now(UTC))
+    return book
 
 
 def list_letters(settings: Settings, wanted: Wanted, limit: int = 50) -> LetterList:
