@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from chunking.policy import ChunkPolicy
@@ -28,6 +29,10 @@ from streams.ports import Embedder, InRecord, VectorIndex
 from streams.settings import Settings
 
 
+async def _at_once(leaving: asyncio.Event) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class BatchParts:
     """What a batch app is made of beside Kafka."""
@@ -44,6 +49,8 @@ class BatchParts:
     """Shared by all batches of a worker."""
     is_live: Callable[[], bool] = lambda: True
     """False while the batch is built: then it yields to those that are served."""
+    turn: Callable[[asyncio.Event], Awaitable[None]] = _at_once
+    """Called before a record is taken; returns when the batch is not paused. Takes the app's `leaving`."""
 
 
 def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeApp:
@@ -81,12 +88,14 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
     worker = settings.worker
 
     async def chunk(record: InRecord) -> None:
+        await parts.turn(app.leaving)
         if not parts.is_live():
             await parts.pace.turn(app.leaving)
             await parts.lanes.quiet()
         await chunker.handle(record)
 
     async def index(records: Sequence[InRecord]) -> None:
+        await parts.turn(app.leaving)
         if parts.is_live():
             with parts.lanes.busy():
                 await indexer.handle(records)
@@ -97,7 +106,7 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
 
     KeyedRunner(app, "chunker", chunk, worker.in_flight).attach(parsed)
     BatchRunner(
-        app, "indexer", index, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity()
+        app, "indexer", index, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity(), at_once=2
     ).attach(changes)
     names = (topics.parsed, topics.changes(batch))
     lost = LostState(chunker, indexer, *names, changelog)

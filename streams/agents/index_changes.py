@@ -119,9 +119,7 @@ class IndexerAgent:
             await self._find_what_is_there(items)
             vectors = await self._find_vectors(items)
             reached("indexer.vectors")
-            for item, outcome in zip(items, await asyncio.gather(*(self._write(item, vectors) for item in items)), strict=True):
-                await self._close(item, outcome)
-                reached("indexer.settled")
+            await asyncio.gather(*(self._finish(item, vectors) for item in items))
 
     async def _open(self, record: InRecord) -> _Item | None:
         """Return a record with what of it still matters, or None where it was refused."""
@@ -226,6 +224,10 @@ class IndexerAgent:
             for chunk_id, point in points.items()
             if point.vector is not None and point.payload.get("embed_hash") == ids[chunk_id]
         }
+
+    async def _finish(self, item: _Item, vectors: Mapping[str, Vector]) -> None:
+        await self._close(item, await self._write(item, vectors))
+        reached("indexer.settled")
 
     async def _write(self, item: _Item, vectors: Mapping[str, Vector]) -> PoisonRecord | None:
         """Carry out one document's plan; return the refusal where it can't be.

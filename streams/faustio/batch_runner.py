@@ -1,4 +1,4 @@
-"""BatchRunner: a handler call a group of records, one group at a time: Faust's own `take` loses records."""
+"""BatchRunner: a handler call a group of records: Faust's own `take` loses records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ GroupHandler = Callable[[Sequence[InRecord]], Awaitable[None]]
 
 class BatchRunner(Runner):
     """Gathers up to `size` records, or what comes within `seconds` after the first, and runs `handle(records)`: in order
-    of arrival, which is offset order per partition and so the order per key. While a group is in work the next one gathers.
+    of arrival, which is offset order per partition and so the order per key. While `at_once` groups are in work the next one gathers.
+    Groups at work together share no key, so that the order per key holds: a group ends before a record whose key is in work.
 
     What `handle` may do is as for KeyedRunner, for the group as a whole: all are acknowledged or none.
     """
@@ -31,9 +32,12 @@ class BatchRunner(Runner):
         size: int = 32,
         seconds: float = 0.05,
         continuity: OffsetContinuity | None = None,
+        at_once: int = 1,
     ) -> None:
         super().__init__(app, name, continuity)
         self._handle = handle
+        self._at_once = at_once
+        self._keys_at_work: set[bytes] = set()
         self._size = size
         self._seconds = seconds
         self._waiting: deque[tuple[Any, Any]] = deque()
@@ -75,19 +79,32 @@ class BatchRunner(Runner):
             await self._fail(error)
 
     async def _group_after_group(self) -> None:
+        at_work: set[asyncio.Task[None]] = set()
         while True:
+            if len(at_work) >= self._at_once:
+                _, at_work = await asyncio.wait(at_work, return_when=asyncio.FIRST_COMPLETED)
+                continue
             group = await self._gather()
             if not group:
                 continue
             slots = [self._place(stream, event) for stream, event in group]
             records = tuple(record_of(slot.event) for slot in slots)
+            keys = {record.key for record in records if record.key is not None}
+            self._keys_at_work |= keys
             task = self._spawn(self._work(slots, partial(self._handle, records)))
-            await asyncio.wait([task])
-            self._changed.set()
+            task.add_done_callback(lambda _, keys=keys: self._ended(keys))  # type: ignore[misc]
+            at_work.add(task)
+
+    def _ended(self, keys: set[bytes]) -> None:
+        self._keys_at_work -= keys
+        self._changed.set()
+
+    def _may_begin(self) -> bool:
+        return bool(self._waiting) and self._waiting[0][1].message.key not in self._keys_at_work
 
     async def _gather(self) -> list[tuple[Any, Any]]:
         """Return the next group; empty when a rebalance took it away."""
-        while not self._waiting:
+        while not self._may_begin():
             await self._next_change()
         loop = asyncio.get_running_loop()
         until = loop.time() + self._seconds
@@ -95,7 +112,9 @@ class BatchRunner(Runner):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._next_change(), left)
         await self._open.wait()
-        group = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
+        group: list[tuple[Any, Any]] = []
+        while len(group) < self._size and self._may_begin():
+            group.append(self._waiting.popleft())
         self._changed.set()
         return [(stream, event) for stream, event in group if self._is_current(event)]
 

@@ -71,6 +71,39 @@ async def test_intake_is_bounded_while_a_group_is_at_work() -> None:
     running.cancel()
 
 
+async def test_groups_at_work_together_share_no_key_and_are_acknowledged_in_order() -> None:
+    groups = Groups()
+    groups.go.clear()
+    stream = FakeStream([event(0, "a"), event(1, "b"), event(2, "c"), event(3, "a"), event(4, "d")])
+    running = asyncio.ensure_future(BatchRunner(FakeApp(), "b", groups.handle, size=2, seconds=0, at_once=2).run(stream))
+    await settle()
+    assert groups.came == [[0, 1], [2]]
+    assert groups.at_work == 2
+    groups.go.set()
+    await settle()
+    assert groups.came == [[0, 1], [2], [3, 4]]
+    assert stream.acked == [(0, n) for n in range(5)]
+    running.cancel()
+
+
+async def test_the_next_group_begins_while_one_is_at_work_and_is_not_acknowledged_before_it() -> None:
+    stream, gates, came = FakeStream([event(0, "a"), event(1, "b")]), [asyncio.Event(), asyncio.Event()], []
+
+    async def handle(records: Sequence[InRecord]) -> None:
+        came.append(records[0].offset)
+        await gates[records[0].offset].wait()
+
+    running = asyncio.ensure_future(BatchRunner(FakeApp(), "b", handle, size=1, seconds=0, at_once=2).run(stream))
+    await settle()
+    gates[1].set()
+    await settle()
+    assert (came, stream.acked) == ([0, 1], [])
+    gates[0].set()
+    await settle()
+    assert stream.acked == [(0, 0), (0, 1)]
+    running.cancel()
+
+
 async def test_a_failed_group_crashes_the_app_and_is_not_acknowledged() -> None:
     app, groups = FakeApp(), Groups()
     stream = FakeStream([event(0), event(1)])
