@@ -76,6 +76,7 @@ def plan_index(
     there: Mapping[str, StoredPoint],
     vectors: Mapping[str, Vector],
     sparse: Mapping[str, SparseVector] = MappingProxyType({}),
+    partition: int = 0,
 ) -> IndexPlan:
     """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for, `sparse` likewise.
 
@@ -108,4 +109,5 @@ def plan_index(
         payloads=tuple(payloads),
         stamps=stamps,
         deletes=remove,
+        partition=partition,
     )
