@@ -154,9 +154,9 @@ class LocalStore:
             ids = self._candidates(self._concrete(client, name), where)
             if ids is None:
                 return client.scroll(name, scroll_filter=where, limit=limit, offset=offset, with_payload=True)
-            page = [identity for identity in ids if offset is None or identity >= offset]
+            page = [identity for identity in ids if offset is None or identity >= str(offset)]
             page = sorted(page) if where else heapq.nsmallest(limit + 1, page)
-            records = _matching(client.retrieve(name, page), where)[: limit + 1]
+            records = _matching(client.retrieve(name, [_identity(each) for each in page]), where)[: limit + 1]
             return records[:limit], records[limit].id if len(records) > limit else None
 
         return await self.run(work)
@@ -243,7 +243,7 @@ class LocalStore:
             if touched is None:
                 self._maps[name] = _map_of(client, name)
             elif _moves_documents(narrowed):
-                records = client.retrieve(name, touched, with_payload=_MAP_FIELDS)
+                records = client.retrieve(name, [_identity(each) for each in touched], with_payload=_MAP_FIELDS)
                 self._maps[name].replace(touched, _documents_of(records), _marks_of(records))
 
     def _narrowed(self, client: QdrantClient, name: str, operation: models.UpdateOperation) -> models.UpdateOperation | None:
@@ -299,6 +299,11 @@ class LocalStore:
         if all(isinstance(equal.get(key), str) for key in _DOCUMENT_FIELDS):
             return self._maps[name].ids_of(str(equal["tenant_id"]), str(equal["document_id"]))
         return None
+
+
+def _identity(known: str) -> models.ExtendedPointId:
+    """Return a point id as the client has it: ours are UUIDs, somebody else's may be numbers."""
+    return int(known) if known.isdecimal() else known
 
 
 def _matching(records: Iterable[models.Record], where: models.Filter | None) -> list[models.Record]:
