@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.logs import configure_logs
-from tests.bench.pipeline import build, latency, resync, scale, state
+from tests.bench.pipeline import build, lanes, latency, resync, scale, state
 from tests.bench.pipeline.report import load, save
 
 PEERS = ("langchain", "llamaindex", "cocoindex")
@@ -24,6 +24,7 @@ BENCHES: Mapping[str, tuple[Bench, int]] = {
     "latency": (latency.measure, 200),
     "state": (state.measure, 100_000),
     "scale": (scale.measure, 100),
+    "lanes": (lanes.measure, 10_000),
 }
 """Each bench and its size: documents, or samples of `latency`."""
 

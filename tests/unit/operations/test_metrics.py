@@ -99,8 +99,8 @@ def test_only_what_became_searchable_is_timed_and_never_below_zero() -> None:
     metrics.settled(receipt("three", settled_at=T0 + timedelta(seconds=2)))
     metrics.settled(receipt("three", settled_at=T0 - timedelta(seconds=9)))  # a producer whose clock is ahead
     metrics.settled(receipt("three", "unchanged", settled_at=T0 + timedelta(days=9)))  # a replay of what is there
-    assert value("docdelta_publish_to_searchable_seconds_count", batch="three") == 2
-    assert value("docdelta_publish_to_searchable_seconds_sum", batch="three") == 2
+    assert value("docdelta_publish_to_searchable_seconds_count", batch="three", lane="live") == 2
+    assert value("docdelta_publish_to_searchable_seconds_sum", batch="three", lane="live") == 2
 
 
 async def test_an_operation_shows_as_waiting_from_its_first_failure_to_its_end() -> None:
