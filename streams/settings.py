@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from streams.crash_points import VARIABLE as CRASH_VARIABLE
 from streams.errors import UsageError
+from streams.steps.limits import Limits
 from streams.topics import TopicNames
 
 PRODUCE_TIMEOUT_SECONDS = 60.0
@@ -131,6 +132,36 @@ class BatchesSettings(_Part):
     """How long a replaced batch is kept warm before `retire` takes it without `--force`."""
 
 
+class BreakerSettings(_Part):
+    """When deletes of a tenant are too many at once, and are held until a person decides (streams/steps/breaker.py)."""
+
+    enabled: bool = True
+    share: float = Field(default=0.5, gt=0, le=1)
+    """Of a tenant's documents that may be deleted within the window."""
+    churn_share: float = Field(default=0.0, ge=0, le=1)
+    """Of a tenant's documents that may be changed within the window. 0: any. Off unless asked for: a new template or a new
+    export changes every page of a site and loses nothing."""
+    minimum: int = Field(default=100, ge=1)
+    """So many documents of a tenant may always be deleted (or changed): small sites are not guarded."""
+    window_seconds: float = Field(default=3600, ge=1)
+
+    @property
+    def limits(self) -> Limits:
+        """As the decision takes them."""
+        return Limits(self.enabled, self.share, self.churn_share, self.minimum, self.window_seconds)
+
+
+class DashboardSettings(_Part):
+    """Where the operations page listens, for `docdelta dashboard` and `docdelta dev`."""
+
+    host: str = "127.0.0.1"
+    """Anything but loopback demands a token."""
+    port: int = Field(default=9465, ge=0, le=65535)
+    """0: a free one. Under `dev` a port that is taken is replaced by a free one."""
+    token: SecretStr = SecretStr("")
+    """What a reader must know, at least 16 characters. Empty: none on loopback, one that is made and shown elsewhere."""
+
+
 class Settings(BaseSettings):
     """All settings. Read with `load_settings`."""
 
@@ -144,6 +175,8 @@ class Settings(BaseSettings):
     parser: ParserSettings = ParserSettings()
     worker: WorkerSettings = WorkerSettings()
     batches: BatchesSettings = BatchesSettings()
+    dashboard: DashboardSettings = DashboardSettings()
+    breaker: BreakerSettings = BreakerSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

@@ -36,6 +36,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("Search and state", "evaluate", "evaluate:evaluate"),
     ("Search and state", "status", "status:status"),
     ("Search and state", "why", "why:why"),
+    ("Search and state", "dashboard", "dashboard:dashboard"),
     ("Offline previews", "parse", "parse:parse"),
     ("Offline previews", "chunk", "chunk:chunk"),
     ("Offline previews", "diff", "diff:diff"),

@@ -1,0 +1,89 @@
+"""What a worker's `/metrics` says that neither broker nor index can tell: who it waits for, what stands, what is slow.
+
+Pure: `read_worker` turns the text into facts; rates come from comparing with an earlier reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+SERIES = frozenset(
+    {
+        "docdelta_waiting_operations",
+        "docdelta_commit_stall_seconds",
+        "docdelta_app_not_ready_seconds",
+        "docdelta_recovery_remaining_records",
+        "docdelta_embedder_call_seconds_sum",
+        "docdelta_embedder_call_seconds_count",
+        "docdelta_embedder_failures_total",
+        "docdelta_index_failures_total",
+        "docdelta_canary_age_seconds",
+        "process_resident_memory_bytes",
+    }
+)
+"""What is kept of a scrape, apart from drift."""
+DRIFT = "docdelta_audit_drift"
+"""Names of the audit's drift begin so."""
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker at one time. `problem`: why it could not be asked."""
+
+    name: str
+    at: float
+    problem: str = ""
+    samples: Mapping[tuple[str, Labels], float] = field(default_factory=dict)
+
+    def by(self, series: str, label: str) -> dict[str, float]:
+        """Return the sum of a series' samples, by the value of one label."""
+        found: dict[str, float] = {}
+        for (name, labels), value in self.samples.items():
+            if name == series:
+                key = dict(labels).get(label, "")
+                found[key] = found.get(key, 0.0) + value
+        return found
+
+    def total(self, series: str, **wanted: str) -> float:
+        """Return the sum of a series' samples that have these labels."""
+        return sum(
+            value for (name, labels), value in self.samples.items() if name == series and wanted.items() <= dict(labels).items()
+        )
+
+    def drift(self) -> dict[str, float]:
+        """Return drift by kind, where the worker audits."""
+        found: dict[str, float] = {}
+        for (name, labels), value in self.samples.items():
+            if name.startswith(DRIFT) and (kind := dict(labels).get("kind")):
+                found[kind] = found.get(kind, 0.0) + value
+        return found
+
+
+def read_worker(name: str, text: str, at: float) -> WorkerFacts:
+    """Return the facts of one scrape. A text that is no Prometheus format gives a problem."""
+    samples: dict[tuple[str, Labels], float] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name in SERIES or sample.name.startswith(DRIFT):
+                    samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    except ValueError as error:
+        return WorkerFacts(name, at, f"answers no metrics: {error}")
+    return WorkerFacts(name, at, "", samples)
+
+
+def seconds_a_call(before: WorkerFacts | None, now: WorkerFacts) -> float | None:
+    """Return how long a call of the model took on average since `before`; None where none ended."""
+    sums, counts = "docdelta_embedder_call_seconds_sum", "docdelta_embedder_call_seconds_count"
+    calls = now.total(counts) - (before.total(counts) if before else 0.0)
+    seconds = now.total(sums) - (before.total(sums) if before else 0.0)
+    return seconds / calls if calls > 0 and seconds >= 0 else None
+
+
+def risen(before: WorkerFacts | None, now: WorkerFacts, series: str, **labels: str) -> float:
+    """Return by how much a counter rose since `before`; 0 where there is no earlier reading or the worker began anew."""
+    return max(0.0, now.total(series, **labels) - before.total(series, **labels)) if before is not None else 0.0
