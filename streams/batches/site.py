@@ -21,7 +21,7 @@ from streams.errors import NotPrepared
 from streams.kafka.admin import apply_topics, delete_groups, delete_topics, group_lag
 from streams.kafka.client import make_admin
 from streams.kafka.read import read_topic
-from streams.ports import VectorIndex
+from streams.ports import Embedder, VectorIndex
 from streams.settings import Settings
 from streams.topics import batch_topics
 
@@ -153,11 +153,15 @@ def comparison(settings: Settings, index: VectorIndex, golden: Path) -> Compare:
     from streams.evaluation.run import evaluate
 
     questions = load_golden(golden)
+    embedders: dict[str, Embedder] = {}
 
     async def compare(green: BatchRecord, blue: BatchRecord) -> Recall:
         found = []
         for batch in (green, blue):
-            embedder = await asyncio.to_thread(open_embedder, settings.embedder, policy_of(batch).embedding)
+            embedding = policy_of(batch).embedding
+            if embedding.spec not in embedders:
+                embedders[embedding.spec] = await asyncio.to_thread(open_embedder, settings.embedder, embedding)
+            embedder = embedders[embedding.spec]
             result = await evaluate(index, batch.collection, embedder, questions, (_RECALL_K,), name=batch.batch, sizes=False)
             found.append(result.recall(_RECALL_K))
         return Recall(_RECALL_K, found[0], found[1], len(questions.questions))

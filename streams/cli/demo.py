@@ -6,17 +6,22 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from streams.batches.site import site_of
 from streams.cli.change_table import ChangeTable
+from streams.cli.evaluate import tell
 from streams.cli.exits import FAILED, OK
 from streams.cli.options import invocation
 from streams.cli.output import note, progress_bar, say
 from streams.cli.policies import read_policy
+from streams.cli.rollback import roll_back
+from streams.cli.rollout import Wish, roll_out
+from streams.cli.switch import switch_to
 from streams.connectors.directory import DirectoryConnector
 from streams.connectors.sender import KafkaSender
 from streams.embedded.sample_edits import Edit, load_edits
@@ -28,7 +33,9 @@ from streams.reading.search import Question, search
 from streams.settings import load_settings
 
 TENANT = "demo"
-POLICY = "hybrid"
+POLICY = "default"
+NEXT_POLICY = "default-v2"
+GOLDEN = "golden.yaml"
 QUESTIONS = (
     "出差住宿费最多能报销多少？",
     "How do I reset the gateway to factory settings?",
@@ -42,9 +49,11 @@ def demo(
     context: typer.Context,
     keep: Annotated[Path | None, typer.Option("--keep", help="Work in this folder and keep it.", show_default=False)] = None,
 ) -> int:
-    """Watch a bilingual sample site travel through Kafka into the index, then edit it and see what each edit costs.
+    """Watch a bilingual sample site travel through Kafka into the index, edit it and see what each edit costs; roll a policy out.
 
-    Starts everything on this machine and stops it again; takes a minute or two. Exit code 1 when an edit did not cost what it must.
+    The second version of the policy is built beside the first, proven by golden questions, switched to, taken back, switched to.
+    Starts everything on this machine and stops it again; takes a minute or two. Exit code 1 when an edit did not cost what it must,
+    or the rollout did not go through.
 
     Example:  docdelta demo --keep my-demo
     """
@@ -99,8 +108,9 @@ class _Demo:
             await self._sync(sender, book, everything=True)
             if table.embedded != before:
                 wrong.append(f"re-sync of an unchanged site: {table.embedded - before} embeddings instead of 0")
-            await self._search()
             count = await stack.index.count(stack.batch.collection)
+            wrong += await self._roll_out()
+            await self._search()
         say("")
         say(f"Built: {built[0]}. After {len(self.edits)} edits: {count} chunks, {table.embedded - built[1]} embedded anew.")
         for fault in wrong:
@@ -123,7 +133,7 @@ class _Demo:
     async def _search(self) -> None:
         say("")
         say("Searches:")
-        embedder = self.stack.worker.embedder(self.stack.batch)
+        embedder = self.stack.worker.embedder(self.stack.batch)  # both versions of the policy name the same model
         for question in QUESTIONS:
             hits = await search(self.stack.index, lambda _: embedder, self.stack.batch.alias, Question(TENANT, question, limit=1))
             say(f"  {question}")
@@ -131,3 +141,34 @@ class _Demo:
                 text = " ".join(hit.text.split())
                 say(f"    {hit.score:.2f}  {hit.document_id}  {' > '.join(hit.heading_path)}")
                 say(f"          {text[:96]}{'…' if len(text) > 96 else ''}")
+
+    async def _roll_out(self) -> list[str]:
+        """Roll the second version of the policy out, back, and out again. Returns what went wrong."""
+        say("")
+        site = site_of(self.stack.settings, self.stack.index)
+        golden, chosen = self.connector.root / GOLDEN, read_policy(NEXT_POLICY)
+        first, second = self.stack.batch.batch, chosen.policy.batch_id
+        wrong = []
+        for words, run, target in (
+            (f"rollout {NEXT_POLICY} --golden {GOLDEN} --auto", lambda: roll_out(site, chosen, Wish(golden, auto=True)), second),
+            ("rollback", lambda: roll_back(site), first),
+            (f"switch {second} --golden {GOLDEN}", lambda: switch_to(site, second, golden), second),
+        ):
+            say(f"$ docdelta {words}")
+            code, sees = await run(), await self.stack.index.alias_target(self.stack.batch.alias)
+            if code != OK or sees != target:
+                wrong.append(f"docdelta {words} ended with {code}, readers see {sees}")
+                return wrong
+            say("")
+        await self._compare(golden, (first, second))
+        return wrong
+
+    async def _compare(self, golden: Path, batches: tuple[str, ...]) -> None:
+        from streams.evaluation.golden import load_golden
+        from streams.evaluation.run import evaluate
+
+        say(f"$ docdelta evaluate --golden {GOLDEN} " + " ".join(f"--batch {batch}" for batch in batches))
+        questions, embedder = load_golden(golden), self.stack.worker.embedder(self.stack.batch)
+        tell(
+            replace(questions, source=GOLDEN), [await evaluate(self.stack.index, each, embedder, questions) for each in batches], 0
+        )

@@ -67,7 +67,7 @@ def evaluate(
     if json:
         print_json(as_json(questions, evaluations))
         return
-    _tell(questions, evaluations, worst)
+    tell(questions, evaluations, worst)
 
 
 async def _evaluate(
@@ -92,7 +92,8 @@ async def _evaluate(
     return found
 
 
-def _tell(golden: Golden, evaluations: list[Evaluation], worst: int) -> None:
+def tell(golden: Golden, evaluations: list[Evaluation], worst: int) -> None:
+    """Print the figures of all evaluations side by side, and the `worst` so many questions of each."""
     from streams.evaluation.report import comparisons, rows
 
     say(f"{len(golden.questions)} questions of {golden.source}")

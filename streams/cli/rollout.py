@@ -140,6 +140,7 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
             _still_mine(ledger, batch)
             verdict = await site.gate(ledger.batches[batch.batch], ledger, wish.golden)
             if verdict.passed or over or not verdict.may_pass:
+                say(f"{batch.batch}: {look}")
                 return verdict
             for line in verdict.lines:
                 if not line.passed:

@@ -18,6 +18,7 @@ from chunking.policy import ChunkPolicy, load_policy
 from chunking.tokens import counter
 from streams.connectors.site_file import FileMetadata, load_site_file
 from streams.embedded.sample_edits import Edit, load_edits
+from streams.reading.citation import part_with
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SITE = DEPLOY / "sample-site"
@@ -41,14 +42,16 @@ def chunks_of(path: str, data: bytes, said: FileMetadata, policy: ChunkPolicy) -
 
 
 def test_the_policies_are_there() -> None:
-    assert set(POLICIES) == {"default", "policy-documents", "narrative", "manuals-parent-child", "faq-sentences", "hybrid"}
+    first = {"default", "policy-documents", "narrative", "manuals-parent-child", "faq-sentences", "hybrid"}
+    assert set(POLICIES) == first | {"default-v2"}
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_packaged_policy_loads_under_its_file_name(name: str) -> None:
     policy = policy_named(name)
-    assert policy.name == name
-    assert policy.batch_id == f"{name}-v1-{policy.fingerprint[:8]}"
+    stem, version = (name[: -len("-v2")], 2) if name.endswith("-v2") else (name, 1)
+    assert policy.name == stem
+    assert policy.batch_id == f"{stem}-v{version}-{policy.fingerprint[:8]}"
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -116,6 +119,19 @@ def test_a_golden_answer_stands_whole_in_one_chunk_under_its_headings(golden: di
     found = holding[0].heading_path
     assert found == expected[: len(found)]
     assert bool(found) == bool(expected)
+
+
+@pytest.mark.parametrize("name", ["default", "default-v2", "policy-documents"])
+def test_a_golden_clause_is_named_by_the_chunk_that_holds_the_answer(name: str) -> None:
+    wrong = []
+    for golden in GOLDEN:
+        path = next(path for path, said in FILES.items() if said.id == golden["document"])
+        chunks = chunks_of(path, (SITE / path).read_bytes(), FILES[path], policy_named(name))
+        part = next(filter(None, (part_with(each.payload, golden["fragment"]) for each in chunks)))
+        clause, heading_path = golden.get("clause", ""), tuple(golden.get("heading_path", ()))
+        if clause not in ("", part.clause.partition("（")[0]) or heading_path not in ((), part.heading_path):
+            wrong.append((golden["question"], part))
+    assert wrong == []
 
 
 def test_a_policy_clause_is_found_by_its_number() -> None:
