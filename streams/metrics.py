@@ -57,6 +57,7 @@ INDEX_ACTIONS = {
     "ask for optimizers": "optimizers",
 }
 """Actions as `streams.index` words them, and as they are called here."""
+DRIFT_KINDS = ("missing_point", "left_over_point", "wrong_payload", "wrong_order")
 INDEX_FAILURES = ("rate_limited", "disk_full", "refused", "no_answer", "server_error", "other")
 WAITS = {
     "saving the manifest": "kafka",
@@ -89,6 +90,7 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
     "state": STATES,
     "action": (*INDEX_ACTIONS.values(), "other"),
     "failure": INDEX_FAILURES,
+    "kind": DRIFT_KINDS,
 }
 """Label names whose values are fixed by this file."""
 NAMED_BY_OPERATORS = frozenset({"control", "batch", "group", "topic", "partition", "app", "agent", "tenant", "version", "python"})
@@ -223,6 +225,21 @@ COMMIT_STALL = _gauge(
 )
 LOOP_LAG = _histogram("docdelta_loop_lag_seconds", "How much later than asked the event loop woke up a timer.", LOOP_BUCKETS)
 INFO = _gauge("docdelta_info", "1; the release that runs.", "version", "python")
+
+# Audit (streams/audit/watch.py)
+DRIFT = _gauge(
+    "docdelta_drift_points",
+    "Points of the partitions owned here that are not what their manifest says, by what is wrong.",
+    "batch",
+    "kind",
+)
+AUDIT_ROUND = _gauge(
+    "docdelta_audit_round_timestamp_seconds",
+    "When this worker's last full round of a batch ended, or its watch began, seconds since 1970.",
+    "batch",
+)
+AUDIT_COMPARED = _counter("docdelta_audit_compared_points_total", "Points that the index counted for an audit.", "batch")
+AUDIT_READ = _counter("docdelta_audit_read_points_total", "Points that an audit read, since their digest differed.", "batch")
 
 # Freshness probe (streams/canary.py)
 CANARY_AGE = _gauge(
@@ -407,6 +424,12 @@ def _show_first(gauge: Gauge, values: Mapping[str, float]) -> None:
     gauge.clear()
     for name, value in list(values.items())[:TOP_TENANTS]:
         gauge.labels(name).set(value)
+
+
+def forget_audit(batch: str) -> None:
+    """Remove what an audit of a batch showed: it is watched here no more."""
+    DRIFT.remove_by_labels({"batch": batch})
+    AUDIT_ROUND.remove_by_labels({"batch": batch})
 
 
 def forget_app(app: str) -> None:

@@ -162,6 +162,15 @@ class DashboardSettings(_Part):
     """What a reader must know, at least 16 characters. Empty: none on loopback, one that is made and shown elsewhere."""
 
 
+class AuditSettings(_Part):
+    """The continuous audit of every worker."""
+
+    points_per_second: float = Field(default=200, ge=0)
+    """How many points are compared (or read) a second, for each batch and worker. 0: no audit."""
+    every_seconds: float = Field(default=600, gt=0)
+    """Rest before each round, the first one included."""
+
+
 class Settings(BaseSettings):
     """All settings. Read with `load_settings`."""
 
@@ -175,6 +184,7 @@ class Settings(BaseSettings):
     parser: ParserSettings = ParserSettings()
     worker: WorkerSettings = WorkerSettings()
     batches: BatchesSettings = BatchesSettings()
+    audit: AuditSettings = AuditSettings()
     dashboard: DashboardSettings = DashboardSettings()
     breaker: BreakerSettings = BreakerSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"

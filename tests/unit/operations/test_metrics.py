@@ -18,7 +18,7 @@ from tests.support.ports import impatient
 SOURCES = Path(__file__).resolve().parents[3] / "streams"
 TEXT = {path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
 OWN = [family for family in metrics.REGISTRY.collect() if family.name.startswith("docdelta_")]
-UNITS = ("_seconds", "_bytes", "_ratio", "_records", "_operations", "_partitions", "_ready", "_info", "_in_hand")
+UNITS = ("_seconds", "_bytes", "_ratio", "_records", "_points", "_operations", "_partitions", "_ready", "_info", "_in_hand")
 T0 = datetime(2031, 1, 1, tzinfo=UTC)
 
 
