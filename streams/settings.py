@@ -6,7 +6,7 @@ Nested names use a double underscore: ``DOCDELTA_KAFKA__BOOTSTRAP_SERVERS``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -76,7 +76,9 @@ class EmbedderSettings(_Part):
 
     kind: Literal["fastembed", "hashing"] = "fastembed"
     directory: Path | None = None
-    """A local model directory for the policy's model. Unset: the built-in offline model, or fastembed's own cache."""
+    """A local model directory for models that `directories` does not name. Unset: the offline model, or fastembed's own cache."""
+    directories: Mapping[str, Path] = Field(default_factory=dict)
+    """Local directories by the name that policies give the model: during a rollout to another model a worker runs both."""
     threads: int = Field(default=2, ge=1, le=256)
     batch_size: int = Field(default=16, ge=1, le=512)
     offline: bool = True

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -149,11 +150,12 @@ class _Demo:
         golden, chosen = self.connector.root / GOLDEN, read_policy(NEXT_POLICY)
         first, second = self.stack.batch.batch, chosen.policy.batch_id
         wrong = []
-        for words, run, target in (
+        steps: tuple[tuple[str, Callable[[], Awaitable[int]], str], ...] = (
             (f"rollout {NEXT_POLICY} --golden {GOLDEN} --auto", lambda: roll_out(site, chosen, Wish(golden, auto=True)), second),
             ("rollback", lambda: roll_back(site), first),
             (f"switch {second} --golden {GOLDEN}", lambda: switch_to(site, second, golden), second),
-        ):
+        )
+        for words, run, target in steps:
             say(f"$ docdelta {words}")
             code, sees = await run(), await self.stack.index.alias_target(self.stack.batch.alias)
             if code != OK or sees != target:

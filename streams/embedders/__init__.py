@@ -17,7 +17,7 @@ def _fastembed(settings: EmbedderSettings, embedding: Embedding) -> Model:
     from streams.embedded.model import MODEL_NAME, offline_model_directory
     from streams.embedders.fastembed import FastembedModel
 
-    directory = settings.directory
+    directory = settings.directories.get(embedding.model, settings.directory)
     if directory is None and embedding.model == MODEL_NAME:
         directory = offline_model_directory()
     return FastembedModel(embedding.model, embedding.dimensions, directory, settings.threads, settings.batch_size, settings.offline)

@@ -90,7 +90,7 @@ def _loaded(name: str, dimensions: int, directory: Path | None, threads: int, of
     known = {each["model"].lower(): each["dim"] for each in TextEmbedding.list_supported_models()}
     if name.lower() not in known:
         if directory is None:
-            raise NotPrepared(f"model {name!r} is not known to fastembed; set DOCDELTA_EMBEDDER__DIRECTORY to its files")
+            raise NotPrepared(f"model {name!r} is not known to fastembed; name its files in DOCDELTA_EMBEDDER__DIRECTORIES")
         _register(name, dimensions, _description(directory, name))
     options = {"specific_model_path": str(directory)} if directory is not None else {}
     try:

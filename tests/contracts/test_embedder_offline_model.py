@@ -107,7 +107,7 @@ def test_a_directory_that_is_missing_or_does_not_say_how_is_named(tmp_path):
 
 
 def test_an_unknown_name_says_where_to_put_the_files():
-    with pytest.raises(NotPrepared, match="not known to fastembed; set DOCDELTA_EMBEDDER__DIRECTORY"):
+    with pytest.raises(NotPrepared, match="not known to fastembed; name its files in DOCDELTA_EMBEDDER__DIRECTORIES"):
         open_embedder(EmbedderSettings(), Embedding(model="acme/nowhere"))
 
 
