@@ -43,7 +43,7 @@ class OwnedManifests:
             return Manifests(self._table).get(key)
 
     async def in_flight(self, partition: int, limit: int) -> frozenset[bytes] | None:
-        """Return the documents that are ahead of the group in a partition of [parsed] and [changes]: those first that come first."""
+        """Return the documents that are ahead of the group in a partition of [parsed] and [changes]."""
         topics = self.settings.topics
 
         def read() -> frozenset[bytes] | None:

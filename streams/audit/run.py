@@ -15,7 +15,7 @@ from typing import Protocol
 from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
 from schemas.record import split_document_key
-from streams.audit.compare import GROUP_CHUNKS, groups
+from streams.audit.compare import GROUP_CHUNKS, chunks_in, groups
 from streams.audit.documents import judge_document
 from streams.audit.findings import Finding, Report, in_order
 from streams.audit.sample import differs, embed_text_of, is_edited
@@ -148,7 +148,7 @@ class Audit:
         for key, value in self.broker.manifests.items():
             if tenant_of(key):
                 bucket = bucket_of(self.broker.partition(key), *split_document_key(key))
-                rows.append((bucket, key, max(1, (len(value) - 100) // 75)))
+                rows.append((bucket, key, chunks_in(value)))
         rows.sort()
         suspects: set[bytes] = set()
         done = 0

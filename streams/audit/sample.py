@@ -47,6 +47,7 @@ def _candidates(payload: Mapping[str, Any], policy: ChunkPolicy) -> Iterator[str
     for start in range(len(context)):
         yield prefix + " > ".join(context[start:]) + "\n\n" + body
     yield prefix + body
+    yield ""  # a parent
 
 
 def differs(stored: Vector | None, fresh: Vector, distance: str) -> str:

@@ -23,7 +23,7 @@ import structlog
 from chunking.manifest import Manifest
 from schemas.record import split_document_key
 from streams import metrics
-from streams.audit.compare import Group, groups
+from streams.audit.compare import Group, chunks_in, groups
 from streams.audit.findings import POINT_KINDS, Finding
 from streams.audit.walk import Walk
 from streams.errors import DocdeltaError
@@ -133,7 +133,7 @@ class Watch:
         rows: list[tuple[int, bytes, int]] = []
         stored = self.owned.rows(partition)
         while some := list(islice(stored, ROWS)):
-            rows += [(bucket_of(partition, *split_document_key(key)), key, max(1, (len(value) - 100) // 75)) for key, value in some]
+            rows += [(bucket_of(partition, *split_document_key(key)), key, chunks_in(value)) for key, value in some]
             await self.sleep(0)
             if partition not in self.owned.partitions():
                 return False
