@@ -80,7 +80,8 @@ def plan_changes(
             raise PoisonRecord(f"parsed blocks do not fit their text: {error}; parse the page again") from error
     delta, after = diff(before, chunks, parsed.revision, deleted)
     after = replace(after, event_id=parsed.event_id, changed=parsed.revision)
-    if before is not None and delta.empty and not complete:
+    # The end of an empty document is passed on as well: it overtakes what is under way, and must clear what that leaves behind.
+    if before is not None and delta.empty and not complete and deleted == before.deleted:
         return Planned((), replace(after, changed=before.changed), delta)
     named = _all_named(chunks, after, delta) if complete else delta
     return Planned(tuple(_parts(parsed, delta, named, batch, complete)), after, delta)

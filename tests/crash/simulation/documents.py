@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -18,26 +19,43 @@ from streams.errors import PoisonRecord
 from streams.ports import Vector
 from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE
 
-STRATEGY = "simulated-paragraphs"
+PARAGRAPHS, PAIRS = "simulated-paragraphs", "simulated-pairs"
 DIMENSIONS = 4
+EPOCH = datetime(2031, 1, 1, tzinfo=UTC)
 
 
 class NoOptions(Options):
     """The strategy has none."""
 
 
-def _cut(document: Document, options: Any, budget: Any) -> list[Passage]:
-    return [Passage(block.span, "paragraph", f"{STRATEGY}/1") for block in document.blocks]
+def _paragraphs(document: Document, options: Any, budget: Any) -> list[Passage]:
+    return [Passage(block.span, "paragraph", f"{PARAGRAPHS}/1") for block in document.blocks]
+
+
+def _pairs(document: Document, options: Any, budget: Any) -> list[Passage]:
+    blocks = document.blocks
+    ends = [blocks[min(start + 1, len(blocks) - 1)].span.end for start in range(0, len(blocks), 2)]
+    return [Passage(Span(first.span.start, end), "paragraph", f"{PAIRS}/1") for first, end in zip(blocks[::2], ends, strict=True)]
 
 
 def policy() -> ChunkPolicy:
-    """Return the policy of the simulation: a chunk a paragraph. Its strategy is in the table only while the policy is made."""
-    STRATEGIES[STRATEGY] = Strategy(STRATEGY, 1, NoOptions, _cut)
+    """Return the policy of most simulations: a chunk a paragraph."""
+    return _policy(1, Strategy(PARAGRAPHS, 1, NoOptions, _paragraphs))
+
+
+def paired_policy() -> ChunkPolicy:
+    """Return the policy that is rolled out beside it: a chunk two paragraphs. An odd last one has the same text in both."""
+    return _policy(2, Strategy(PAIRS, 1, NoOptions, _pairs))
+
+
+def _policy(version: int, strategy: Strategy) -> ChunkPolicy:
+    """Return a policy of one strategy, which is in the table only while the policy is made."""
+    STRATEGIES[strategy.name] = strategy
     try:
         made = ChunkPolicy(
             name="simulated",
-            version=1,
-            rules=(Rule(use=STRATEGY),),
+            version=version,
+            rules=(Rule(use=strategy.name),),
             limits=Limits(tokenizer="characters"),
             embedding=Embedding(model="simulated", dimensions=DIMENSIONS),
         )
@@ -46,7 +64,7 @@ def policy() -> ChunkPolicy:
         assert not made.asks_model
         return made
     finally:
-        del STRATEGIES[STRATEGY]
+        del STRATEGIES[strategy.name]
 
 
 def token_counter() -> TokenCounter:

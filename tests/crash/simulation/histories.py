@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from schemas.codec import encode
 from schemas.document_change import Content, DocumentChange
-from schemas.record import document_key
+from schemas.record import document_key, split_document_key
 
 WORDS = ("ash", "birch", "cedar", "date", "elm", "fir", "gum", "hazel")
 TITLES = ("Trees", "Woods")
@@ -19,7 +20,20 @@ UNEMBEDDABLE = "%unembeddable%"
 
 LITTLE_FAULTS = ("refuse", "lose_answer", "prefix", "outage")
 GREAT_FAULTS = ("crash", "graceful", "zombie", "lose_manifests", "lose_seen")
-FAULTS = LITTLE_FAULTS + GREAT_FAULTS
+COMMAND_FAULTS = ("kill_command",)
+FAULTS = LITTLE_FAULTS + GREAT_FAULTS + COMMAND_FAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operator's command: rollout, rollback, switch or switch_back. It begins when `at` events are out and `after` has ended."""
+
+    name: str
+    at: int = 0
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} after {self.at} events" + (f" and {self.after}" if self.after else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +94,20 @@ class History:
     """The local table shows a value before its changelog record is confirmed (stock Faust); else after (streams/faustio)."""
     small_parts: bool = False
     """Changes travel in many parts."""
+    commands: tuple[Command, ...] = ()
+    """With a rollout a second batch is built beside the first; both must come to their oracle."""
+    compaction: bool = False
+    """[parsed] is compacted now and then: a build sees no more than the newest of what stood before."""
+    repaired: bool = False
+    """More is lost than anybody could mend alone. What is held against the oracle is the end of every document being sent again
+    with `reindex`, after all that could go wrong has."""
     seed: int = 0
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}, {self.partitions} partition(s), at most {self.fault_limit} of {sorted(self.faults)}"]
-        options = [name for name in ("eager_store", "small_parts") if getattr(self, name)]
+        options = [name for name in ("eager_store", "small_parts", "compaction", "repaired") if getattr(self, name)]
         lines += [f"options: {', '.join(options)}"] if options else []
+        lines += [f"commands: {', '.join(map(str, self.commands))}"] if self.commands else []
         return "\n".join([*lines, *(f"  {number}. {event}" for number, event in enumerate(self.events))])
 
 
@@ -104,14 +126,54 @@ def history_of(seed: int, longest: int = 14) -> History:
         small_parts=dice.random() < 0.25,
         seed=seed,
     )
+    history = _unusual(history, random.Random(seed * 31 + 7))
     return replace(history, events=_allowed(history))
+
+
+def _unusual(history: History, dice: random.Random) -> History:
+    """Return one history of five with a rollout, one of twelve with losses that only a repair mends."""
+    roll = dice.random()
+    if roll < 0.2:
+        faults = history.faults | ({"kill_command"} if dice.random() < 0.6 else set())
+        limit = history.fault_limit or (dice.randint(1, 4) if faults else 0)
+        commands = _commands(dice, len(history.events))
+        history = replace(history, faults=faults, fault_limit=limit, commands=commands, compaction=dice.random() < 0.4)
+    if 0.17 < roll < 0.25:
+        losses = dice.choice((("lose_manifests", "zombie"), ("lose_manifests", "lose_seen"), ("lose_seen", "zombie")))
+        faults = history.faults | set(losses)
+        history = replace(history, faults=faults, fault_limit=max(history.fault_limit, 3), repaired=True)
+    return history
+
+
+def _commands(dice: random.Random, events: int) -> tuple[Command, ...]:
+    begin = dice.randint(0, events)
+    commands = [Command("rollout", begin)]
+    if dice.random() < 0.6:
+        after = dice.choice(("rollout", "rollout", ""))
+        commands.append(Command("rollback", dice.randint(begin, events), after))
+    if dice.random() < 0.4:
+        name = dice.choice(("switch", "switch_back"))  # the first goes by no gate: not before the build is through
+        commands.append(Command(name, dice.randint(begin, events), "rollout" if name == "switch" else dice.choice(("rollout", ""))))
+    return tuple(commands)
+
+
+def repairs(events: tuple[Event, ...], ends: Mapping[bytes, tuple[tuple[str, ...], str] | None]) -> tuple[Event, ...]:
+    """Return what sends every document's end again. ends: key to paragraphs and title, or None where it is deleted."""
+    revision = max((event.revision for event in events), default=0) + 100
+    made = []
+    for number, (key, content) in enumerate(sorted(ends.items())):
+        tenant, document = split_document_key(key)
+        kind, (paragraphs, title) = ("upsert", content) if content is not None else ("delete", ((), TITLES[0]))
+        paragraphs = tuple(words for words in paragraphs if words != UNEMBEDDABLE)
+        made.append(Event(kind, tenant, document, revision, paragraphs, title, f"repair{number}", reindex=True))
+    return tuple(made)
 
 
 def _faults(dice: random.Random) -> frozenset[str]:
     """Return the kinds of faults of a history: mostly a few together.
 
-    Left out: both tables lost (nobody would know the past), and two owners while the manifests are lost: each may plan the same
-    revision with other order keys, and a chunk neither names again keeps the loser's (content is right; a reindex mends it).
+    Only where a repair follows (`_unusual`): both tables lost (nobody knows the past), and two owners while the manifests are lost:
+    each may plan the same revision with other order keys, and a chunk neither names again keeps the loser's.
     """
     kinds = {kind for kind in LITTLE_FAULTS if dice.random() < 0.5}
     kinds |= {kind for kind in ("crash", "graceful", "zombie") if dice.random() < 0.4}
@@ -124,7 +186,7 @@ def _faults(dice: random.Random) -> frozenset[str]:
 
 def _allowed(history: History) -> tuple[Event, ...]:
     """Leave out what nobody could get right once the parser's memory is lost: it alone knows failed and deleted revisions."""
-    if "lose_seen" not in history.faults:
+    if "lose_seen" not in history.faults or history.repaired:
         return history.events
     return tuple(event for event in history.events if event.kind != "null" and UNREADABLE not in event.paragraphs)
 

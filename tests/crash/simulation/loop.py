@@ -25,6 +25,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self.complaints: list[str] = []
         """What asyncio itself reported: exceptions of tasks that nobody awaited."""
+        self.executor: Callable[[Callable[[], Any]], asyncio.Future[Any]] | None = None
+        """Who does what is handed to a thread."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -84,6 +86,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Nothing to do: cancelled timers are skipped."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        assert self.executor is not None, "no threads here"
+        return self.executor(lambda: func(*args))
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

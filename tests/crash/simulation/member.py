@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 from chunking.document import Document
 from streams.agents.chunk_document import ChunkerAgent
-from streams.agents.index_changes import IndexerAgent
+from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
 from streams.agents.parse_document import ParserAgent
 from streams.agents.recheck import recheck, recheck_seen
@@ -23,9 +23,11 @@ from streams.patience import Patience
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from tests.crash.simulation import documents
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.world import BATCH, BATCHES, CHANGES, COLLECTION, NAMES, PARSER, POLICY, Index, Operation, World
+from tests.crash.simulation.world import ALIAS, BATCHES, NAMES, PARSER, Index, Operation, World
 
-EPOCH = datetime(2031, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    from tests.crash.simulation.operators import Operator
+
 Note = Callable[[Any, str], None]
 
 
@@ -49,8 +51,21 @@ class Parts:
     log: type[Log] | None = None
     table: type[Table] | None = None
     index: type[Index] = Index
+    operator: type[Operator] | None = None
     rechecks: bool = True
     knows_lost_state: bool = True
+    builds_from_the_beginning: bool = True
+    waits_for_the_build: bool = True
+
+
+class Caller(Protocol):
+    """Whose operations they are."""
+
+    world: World
+
+    async def perform(self, kind: str, what: str, *steps: Callable[[], Any]) -> Any:
+        """Hand an operation to the world and wait for its answer."""
+        ...
 
 
 @dataclass(eq=False)
@@ -86,17 +101,19 @@ class Member:
             parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2)
             self.runners = [keyed(self, NAMES.documents, parser.handle)]
             return
-        embedder, index, counter = Embedder(self), IndexPort(self), documents.token_counter()
+        embedder, index, counter, batch = Embedder(self), IndexPort(self), documents.token_counter(), BATCHES[self.group]
         self.chunker = self.parts.chunker(
-            self.outbox("chunker"), self.manifests, index, COLLECTION, POLICY, counter, embedder, poison_attempts=2
+            self.outbox("chunker"), self.manifests, index, batch.name, batch.policy, counter, embedder, poison_attempts=2
         )
-        self.indexer = self.parts.indexer(self.outbox("indexer"), self.manifests, index, embedder, COLLECTION, poison_attempts=2)
-        if self.parts.knows_lost_state and not self.table and self.world.logs[CHANGES, self.partition]:
+        self.indexer = self.parts.indexer(
+            self.outbox("indexer"), self.manifests, index, embedder, batch.name, self._lender, poison_attempts=2
+        )
+        if self.parts.knows_lost_state and not self.table and self.world.logs[batch.changes, self.partition]:
             self.chunker.compare_until[self.partition] = len(self.world.logs[NAMES.parsed, self.partition])
-            self.indexer.compare_until[self.partition] = len(self.world.logs[CHANGES, self.partition])
+            self.indexer.compare_until[self.partition] = len(self.world.logs[batch.changes, self.partition])
         self.runners = [
             keyed(self, NAMES.parsed, self.chunker.handle),
-            BatchRunner(self, CHANGES, self.indexer.handle),
+            BatchRunner(self, batch.changes, self.indexer.handle),
         ]
 
     def __str__(self) -> str:
@@ -105,10 +122,14 @@ class Member:
     def outbox(self, stage: Any) -> Outbox:
         """Return the way out of a stage."""
         patience = Patience(self.stopping, first=0.1, longest=1.0, dice=lambda: 0.5)
-        return Outbox((self.parts.log or Log)(self), NAMES, patience, self._now, stage, "" if stage == "parser" else BATCH)
+        return Outbox((self.parts.log or Log)(self), NAMES, patience, self._now, stage, "" if stage == "parser" else self.group)
+
+    def _lender(self) -> Lender | None:
+        served = self.world.ledger.served(ALIAS)
+        return None if served is None or served.batch == self.group else Lender(served.collection, served.policy_fingerprint)
 
     def _now(self) -> datetime:
-        return EPOCH + timedelta(milliseconds=next(self.ticks))
+        return documents.EPOCH + timedelta(milliseconds=next(self.ticks))
 
     async def perform(self, kind: str, what: str, *steps: Callable[[], Any]) -> Any:
         """Hand an operation to the world and wait for its answer."""
@@ -144,12 +165,12 @@ class Member:
         self.start(work())
 
     async def _recheck(self) -> None:
-        handled = {runner.topic: runner.log[runner.began : runner.position] for runner in self.runners}
+        handled = {runner.topic: runner.handled for runner in self.runners}
         keys = [record.key for records in handled.values() for record in records if record.key is not None]
         if self.group == PARSER:
             await recheck_seen(Table(self), self.outbox("parser").patience, keys)
         else:
-            await recheck(self.indexer, self.manifests, keys, handled[CHANGES])
+            await recheck(self.indexer, self.manifests, keys, handled[BATCHES[self.group].changes])
 
     @property
     def idle(self) -> bool:
@@ -172,9 +193,22 @@ class Runner(ABC):
         return self.member.world.logs[self.topic, self.member.partition]
 
     @property
+    def handled(self) -> list[InRecord]:
+        """Return what was taken so far."""
+        return [record for record in self.log[self.began : self.position] if self.is_there(record)]
+
+    def is_there(self, record: InRecord) -> bool:
+        """Return whether compaction has left a record."""
+        return (record.topic, record.partition, record.offset) not in self.member.world.gone
+
+    @property
     def can_deliver(self) -> bool:
         """True when there is a record to take, and room."""
         member = self.member
+        while self.position < len(self.log) and not self.is_there(self.log[self.position]):
+            self.position += 1
+            if not self.slots:
+                self.acked = self.position
         return self.position < len(self.log) and not member.stopping.is_set() and not member.paused and self._has_room()
 
     @abstractmethod
@@ -290,36 +324,45 @@ class Table:
 
 
 class IndexPort:
-    """What the agents use of streams.ports.VectorIndex."""
+    """What agents and commands use of streams.ports.VectorIndex."""
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self._index = member.world.index
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._world = caller.world
 
     async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
         def read() -> dict[str, StoredPoint]:
-            found = {chunk_id: self._index.points[chunk_id] for chunk_id in chunk_ids if chunk_id in self._index.points}
+            points = self._world.indexes[collection].points
+            found = {chunk_id: points[chunk_id] for chunk_id in chunk_ids if chunk_id in points}
             return {
                 chunk_id: StoredPoint(chunk_id, dict(payload), vector if with_vectors else None)
                 for chunk_id, (payload, vector) in found.items()
             }
 
-        result: dict[str, StoredPoint] = await self._member.perform("read", f"retrieve {len(chunk_ids)} points", read)
+        result: dict[str, StoredPoint] = await self._caller.perform("read", f"retrieve {len(chunk_ids)} points", read)
         return result
 
     async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
-        result: list[StoredPoint] = await self._member.perform(
-            "read", f"list {tenant_id}/{document_id}", lambda: self._index.of_document(tenant_id, document_id)
+        index = self._world.indexes[collection]
+        result: list[StoredPoint] = await self._caller.perform(
+            "read", f"list {tenant_id}/{document_id}", lambda: index.of_document(tenant_id, document_id)
         )
         return result
 
     async def apply(self, collection: str, plan: IndexPlan) -> None:
         counts = f"+{len(plan.upserts)} ~{len(plan.payloads)} ={len(plan.stamps)} -{len(plan.deletes)}"
         what = f"apply {plan.tenant_id}/{plan.document_id} r{plan.revision} {counts}"
-        await self._member.perform("apply", what, *self._index.steps(plan))
+        await self._caller.perform("apply", what, *self._world.indexes[collection].steps(plan))
+
+    async def alias_target(self, alias: str) -> str | None:
+        result: str | None = await self._caller.perform("read", f"read alias {alias}", lambda: self._world.aliases.get(alias))
+        return result
+
+    async def set_alias(self, alias: str, collection: str) -> None:
+        await self._caller.perform("alias", f"point {alias} at {collection}", lambda: self._world.point(alias, collection))
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"the agents use no index.{name}")
+        raise AssertionError(f"nobody here uses index.{name}")
 
 
 class Embedder:
@@ -353,6 +396,3 @@ async def _fetch(reference: str, limit: int) -> bytes:
 
 def _short(value: bytes) -> str:
     return value[:160].decode("utf-8", "replace")
-
-
-MEMBER_GROUPS = (PARSER, BATCHES)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chunking.manifest import Manifest
+from schemas.chunk_changes import ChunkRecord
 from schemas.parsed_document import ParsedDocument
 from streams.agents.chunk_document import ChunkerAgent
-from streams.agents.index_changes import IndexerAgent
+from streams.agents.index_changes import IndexerAgent, Lender
+from streams.batches.ledger import Clerk, Ledger
+from streams.batches.switch import SwitchPlan
 from streams.errors import Stopping, Unavailable
-from streams.ports import IndexPlan, InRecord
+from streams.ports import IndexPlan, InRecord, VectorIndex
 from streams.steps.plan_changes import Planned
 from streams.steps.plan_index import still_wanted
+from tests.crash.simulation.campaign import only
+from tests.crash.simulation.histories import History
 from tests.crash.simulation.member import KeyedRunner, Log, Member, Parts, Table
+from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.world import Index
 
 
@@ -150,6 +156,33 @@ class ForgetsDeletes(Index):
         return super().steps(replace(plan, deletes=plan.deletes[:-1])) or [lambda: None]
 
 
+class BorrowsByPlace(IndexerAgent):
+    """Takes the vectors of the served batch as they stand in the document, whatever their text."""
+
+    async def _lent(self, item: Any, lender: Lender, lacking: Sequence[ChunkRecord]) -> dict[str, Any]:
+        changes = item.changes
+        listed = await self.index.document_points(lender.collection, changes.tenant_id, changes.document_id)
+        ids = [point.chunk_id for point in listed]
+        points = await self.index.retrieve(lender.collection, ids, with_vectors=True) if ids else {}
+        found = [points[chunk_id].vector for chunk_id in ids if chunk_id in points]
+        return {record.embed_hash: vector for record, vector in zip(lacking, found, strict=False)}
+
+
+class TrustsManifests(ChunkerAgent):
+    """Compares nothing with the index, though `reindex` asks."""
+
+    async def _plan(self, parsed: ParsedDocument, before: Manifest | None, complete: bool) -> Planned:
+        return await ChunkerAgent._plan(self, parsed, before, complete and before is None)
+
+
+class TakesClaimsForDone(Operator):
+    """Leaves the alias alone where [batches] says already that the batch is served."""
+
+    async def execute(self, plan: SwitchPlan, ledger: Ledger, clerk: Clerk, index: VectorIndex) -> None:
+        if plan.claim is not None:
+            await Operator.execute(self, plan, ledger, clerk, index)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """What is broken, and within how many histories it must be found. `faults`: tried with these alone, where it takes them."""
@@ -157,6 +190,22 @@ class Mutation:
     parts: Parts
     budget: int = 600
     faults: tuple[str, ...] = ()
+    only_with: Callable[[History], bool] = lambda history: True
+    """Tried with these histories alone; the others count to the budget as well."""
+
+    def bend(self, history: History) -> History | None:
+        """Return the history as it is tried, or None."""
+        if not self.only_with(history):
+            return None
+        return only(*self.faults)(history) if self.faults else history
+
+
+def _rollouts(history: History) -> bool:
+    return bool(history.commands)
+
+
+def _repaired(history: History) -> bool:
+    return history.repaired
 
 
 MUTATIONS: Mapping[str, Mutation] = {
@@ -174,5 +223,10 @@ MUTATIONS: Mapping[str, Mutation] = {
     "no-fence": Mutation(Parts(index=Unfenced), 2000),
     "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
     "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),
+    "a-build-begins-at-now": Mutation(Parts(builds_from_the_beginning=False), only_with=_rollouts),
+    "readers-moved-before-the-build-is-through": Mutation(Parts(waits_for_the_build=False), only_with=_rollouts),
+    "a-claim-taken-for-a-switch": Mutation(Parts(operator=TakesClaimsForDone), 3000, only_with=_rollouts),
+    "vectors-borrowed-whatever-their-text": Mutation(Parts(indexer=BorrowsByPlace), only_with=_rollouts),
+    "reindex-that-compares-with-nothing": Mutation(Parts(chunker=TrustsManifests), 3000, only_with=_repaired),
 }
 """Name to what is broken."""

@@ -15,11 +15,12 @@ from chunking.document import DocumentKey
 from chunking.manifest import Manifest
 from schemas.codec import decode
 from schemas.dead_letter import DeadLetter
+from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import split_document_key
 from tests.crash.simulation import documents
 from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, Event
-from tests.crash.simulation.world import BATCH, BATCHES, NAMES, POLICY, World
+from tests.crash.simulation.world import ALIAS, NAMES, Index, SimulatedBatch, World
 
 Content = tuple[tuple[str, ...], str]
 """Paragraphs and title."""
@@ -88,27 +89,33 @@ def _accept(document: Expected, event: Event) -> str:
 
 
 @lru_cache(maxsize=4096)
-def clean_build(key: bytes, content: Content) -> tuple[Chunk, ...]:
+def clean_build(batch: SimulatedBatch, key: bytes, content: Content) -> tuple[Chunk, ...]:
     """Return the chunks of a document made from nothing."""
     paragraphs, title = content
     tenant, name = split_document_key(key)
     document = documents.parse("\n\n".join(paragraphs), title)
-    return chunk(document, Provenance(DocumentKey(tenant, name), 0, title=title), POLICY, documents.token_counter())
+    return chunk(document, Provenance(DocumentKey(tenant, name), 0, title=title), batch.policy, documents.token_counter())
 
 
-def complaints(world: World, events: tuple[Event, ...]) -> list[str]:
-    """Return what is wrong with a drained world, one line each; nothing when it is as it must be."""
-    events = _named(world, events)
+def complaints(world: World, events: tuple[Event, ...], repaired: bool = False) -> list[str]:
+    """Return what is wrong with a drained world, one line each; nothing when it is as it must be.
+
+    repaired: only the last of the events, one a document, are held against it.
+    """
+    if not repaired:
+        events = _named(world, events)
     verdicts = judge(events)
     found = _outcomes(world, verdicts)
-    points = set(world.index.points)
-    for key in {event.key for event in events}:
-        tenant, name = split_document_key(key)
-        stored = world.index.of_document(tenant, name)
-        points -= {point.chunk_id for point in stored}
-        expected = verdicts.documents[key] if key in verdicts.documents else Expected()
-        found += _document(world, key, expected)
-    found += [f"point {chunk_id[:12]} belongs to no document of this history" for chunk_id in points]
+    for batch in world.live:
+        points = set(world.indexes[batch.name].points)
+        for key in {event.key for event in events}:
+            points -= {point.chunk_id for point in world.indexes[batch.name].of_document(*split_document_key(key))}
+            expected = verdicts.documents[key] if key in verdicts.documents else Expected()
+            found += document_complaints(world, batch, key, expected)
+        found += [f"{batch.name}: point {chunk_id[:12]} belongs to no document of this history" for chunk_id in points]
+    served = world.ledger.served(ALIAS)
+    if served is None or world.aliases != {ALIAS: served.collection}:
+        found.append(f"readers see {world.aliases}, [batches] says {served.batch if served else None}")
     return found
 
 
@@ -124,22 +131,23 @@ def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(named)
 
 
-def _document(world: World, key: bytes, expected: Expected) -> list[str]:
-    name = key.decode()
-    stored = world.index.of_document(*split_document_key(key))
+def document_complaints(world: World, batch: SimulatedBatch, key: bytes, expected: Expected) -> list[str]:
+    """Return what is wrong with one document in one batch."""
+    name, index = f"{batch.name} {key.decode()}", world.indexes[batch.name]
+    stored = index.of_document(*split_document_key(key))
     if expected.good is not None and UNEMBEDDABLE in expected.good[0]:
-        refused = {c.chunk_id for c in clean_build(key, expected.good) if UNEMBEDDABLE in c.text}
+        refused = {c.chunk_id for c in clean_build(batch, key, expected.good) if UNEMBEDDABLE in c.text}
         return [f"{name}: an unembeddable chunk is in the index" for point in stored if point.chunk_id in refused]
-    chunks = clean_build(key, expected.good) if expected.good is not None else ()
+    chunks = clean_build(batch, key, expected.good) if expected.good is not None else ()
     wanted = {chunk.chunk_id: chunk for chunk in chunks}
-    found = [f"{name}: missing chunk “{c.text}”" for c in chunks if c.chunk_id not in world.index.points]
+    found = [f"{name}: missing chunk “{c.text}”" for c in chunks if c.chunk_id not in index.points]
     found += [f"{name}: left over chunk “{point.payload['text']}”" for point in stored if point.chunk_id not in wanted]
     for point in stored:
         if (chunk := wanted.get(point.chunk_id)) is not None:
-            found += _point(name, world, chunk, expected)
+            found += _point(name, index, chunk, expected)
     if not found and [point.chunk_id for point in stored] != [chunk.chunk_id for chunk in chunks]:
         found.append(f"{name}: order is {[p.payload['text'] for p in stored]}, not {[c.text for c in chunks]}")
-    value = world.recovered_table(BATCHES, world.partition_of(key)).get(key)
+    value = world.recovered_table(batch.name, world.partition_of(key)).get(key)
     if value is None:
         return found  # lost since: the document's next event compares with the index itself
     manifest = Manifest.from_bytes(value)
@@ -149,8 +157,8 @@ def _document(world: World, key: bytes, expected: Expected) -> list[str]:
     return found
 
 
-def _point(name: str, world: World, chunk: Chunk, expected: Expected) -> list[str]:
-    payload, vector = world.index.points[chunk.chunk_id]
+def _point(name: str, index: Index, chunk: Chunk, expected: Expected) -> list[str]:
+    payload, vector = index.points[chunk.chunk_id]
     bare = {field: value for field, value in payload.items() if field not in ("revision", "order_key", "payload_hash")}
     found = []
     if bare != chunk.payload or payload["payload_hash"] != chunk.payload_hash:
@@ -178,7 +186,14 @@ def _outcomes(world: World, verdicts: Verdicts) -> list[str]:
     found += [f"event {e.event_id}: garbage is no dead letter" for e in verdicts.garbage if e.value not in originals]
     for document in verdicts.documents.values():
         last = document.last
-        receipt = first.get((last.event_id, BATCH)) if last is not None and last.event_id in verdicts.good else None
-        if receipt is not None and receipt.outcome not in ("indexed", "unchanged"):
-            found.append(f"event {receipt.event_id}: the newest revision's outcome is {receipt.outcome}")
+        for batch in world.live:
+            receipt = first.get((last.event_id, batch.name)) if last is not None and last.event_id in verdicts.good else None
+            if receipt is not None and receipt.outcome not in ("indexed", "unchanged"):
+                found.append(f"event {receipt.event_id}: the newest revision's outcome in {batch.name} is {receipt.outcome}")
+    refused = {(letter.event_id, letter.batch) for letter in letters}
+    for record in world.records(NAMES.parsed):
+        event = decode(record.value, ParsedDocument).event_id if record.value else ""
+        if event in verdicts.good and (record.topic, record.partition, record.offset) not in world.gone:
+            places = [(event, batch.name) for batch in world.live]
+            found += [f"event {event}: no outcome in {place[1]}" for place in places if place not in first.keys() | refused]
     return found

@@ -1,41 +1,64 @@
-"""Readers: the law at every moment, not only at the end: a living document is never taken apart before its next revision stands."""
+"""Readers: the law at every moment, not only at the end: a living document is never taken apart before its next revision stands,
+and readers are not moved to a batch before it holds what was there when its build began."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from schemas.record import document_key
 from streams.ports import IndexPlan
 from tests.crash.simulation.histories import UNREADABLE, History
-from tests.crash.simulation.oracle import clean_build
-from tests.crash.simulation.world import World
+from tests.crash.simulation.oracle import clean_build, document_complaints, judge
+from tests.crash.simulation.world import BLUE, GREEN, NAMES, SimulatedBatch, World
 
 
 class Readers:
-    """Looks at every removal: a document of which some revision is whole in the index must have one that is whole after it.
+    """Looks at every removal: a document of which some revision is whole in the index must have one that is whole after it; and at
+    every switch: documents without an edit since the build began must be in the new batch as they are.
 
-    Documents that are ended or emptied on the way are left out, and histories where two owners or a lost table make it impossible.
+    Documents that are ended or emptied on the way are left out of the first, and histories where two owners or a lost table make
+    it impossible out of both.
     """
 
     def __init__(self, history: History, world: World, fail: Callable[[str], None]) -> None:
-        self._index = world.index
+        self._world = world
+        self._history = history
         self._fail = fail
-        self._revisions: dict[bytes, list[frozenset[str]]] = {}
+        self._revisions: dict[tuple[str, bytes], list[frozenset[str]]] = {}
         if not history.faults.isdisjoint({"zombie", "lose_manifests", "lose_seen"}):
             return
-        ended = {e.key for e in history.events if e.kind in ("delete", "null") or (e.kind == "upsert" and not e.paragraphs)}
-        for event in history.events:
-            if event.kind == "upsert" and event.key not in ended and UNREADABLE not in event.paragraphs:
-                chunks = clean_build(event.key, (event.paragraphs, event.title))
-                self._revisions.setdefault(event.key, []).append(frozenset(chunk.chunk_id for chunk in chunks))
+        world.before_switch = self.before_switch
+        for batch in (BLUE, GREEN) if history.commands else (BLUE,):
+            self._watch(batch)
 
-    def before_delete(self, plan: IndexPlan, chunk_id: str) -> None:
+    def _watch(self, batch: SimulatedBatch) -> None:
+        self._world.indexes[batch.name].before_delete = partial(self.before_delete, batch)
+        events = self._history.events
+        ended = {e.key for e in events if e.kind in ("delete", "null") or (e.kind == "upsert" and not e.paragraphs)}
+        for event in events:
+            if event.kind == "upsert" and event.key not in ended and UNREADABLE not in event.paragraphs:
+                chunks = clean_build(batch, event.key, (event.paragraphs, event.title))
+                self._revisions.setdefault((batch.name, event.key), []).append(frozenset(chunk.chunk_id for chunk in chunks))
+
+    def before_delete(self, batch: SimulatedBatch, plan: IndexPlan, chunk_id: str) -> None:
         """Complain when the removal of a chunk leaves no revision whole."""
-        revisions = self._revisions.get(document_key(plan.tenant_id, plan.document_id))
+        revisions = self._revisions.get((batch.name, document_key(plan.tenant_id, plan.document_id)))
         if not revisions:
             return
-        points = self._index.points.keys()
+        points = self._world.indexes[batch.name].points.keys()
         whole = [revision for revision in revisions if revision <= points]
         if whole and all(chunk_id in revision for revision in whole):
-            name = f"{plan.tenant_id}/{plan.document_id}"
+            name = f"{batch.name} {plan.tenant_id}/{plan.document_id}"
             self._fail(f"{name}: revision {plan.revision} removes a chunk before the next one is whole")
+
+    def before_switch(self, collection: str) -> None:
+        """Complain about what readers would miss in the batch that was built."""
+        if collection != GREEN.name:
+            return
+        produced = [record.key for record in self._world.records(NAMES.documents)]
+        for key, count in self._world.launched.items():
+            if produced.count(key) == count:
+                mine = [event for event in self._history.events if event.key == key][:count]
+                for complaint in document_complaints(self._world, GREEN, key, judge(tuple(mine)).documents[key]):
+                    self._fail(f"readers are moved to a batch that is not built: {complaint}")

@@ -10,14 +10,15 @@ from typing import Any
 
 import structlog
 
-from streams.errors import Unavailable
+from streams.errors import Unavailable, UsageError
 from streams.steps import plan_changes
-from tests.crash.simulation.histories import History
+from tests.crash.simulation.histories import Command, History, repairs
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.member import MEMBER_GROUPS, Member, Parts, Runner
-from tests.crash.simulation.oracle import complaints
+from tests.crash.simulation.member import Member, Parts, Runner
+from tests.crash.simulation.operators import Killed, Operator, in_thread
+from tests.crash.simulation.oracle import complaints, judge
 from tests.crash.simulation.readers import Readers
-from tests.crash.simulation.world import BATCHES, NAMES, PARSER, Operation, World
+from tests.crash.simulation.world import BLUE, NAMES, PARSER, Operation, World
 
 STEP_LIMIT = 20_000
 """A history that is not drained by then never will be."""
@@ -38,7 +39,7 @@ class Simulation:
     members: list[Member] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.world = World(self.history.partitions, index=self.parts.index())
+        self.world = World(self.history.partitions, make_index=self.parts.index)
         self._dice = random.Random(self.history.seed * 7919 + 1)
         self._faults_left = self.history.fault_limit
         self._produced = 0
@@ -46,26 +47,32 @@ class Simulation:
         self._outage: tuple[str, int] | None = None
         self._weights = {kind: self._dice.choice((0.2, 1.0, 4.0)) for kind in ("produce", "commit", "chunk", "index", "timer")}
         self._zombie_life: dict[Member, int] = {}
-        readers = Readers(self.history, self.world, self.failures.append)
-        self.world.index.before_delete = readers.before_delete
+        self._events = self.history.events
+        self._waiting = list(self.history.commands)
+        self._operators: list[Operator] = []
+        self._ended: list[str] = []
+        self._hosted: set[str] = set()
+        self._compactions = 3 if self.history.compaction else 0
+        self.loop.executor = in_thread
+        Readers(self.history, self.world, self.failures.append)
 
     def run(self) -> list[str]:
         """Return what is wrong at the end; empty when nothing is."""
         with self.loop.running(), _silence(), _part_size(700 if self.history.small_parts else None):
-            for group in MEMBER_GROUPS:
-                for partition in range(self.world.partitions):
-                    self._join(group, partition)
+            self._host(PARSER)
+            self._host(BLUE.name)
             for _ in range(STEP_LIMIT):
                 self.loop.run_ready()
-                if self.failures or not self._step():
+                if self.failures or not (self._step() or self._repair()):
                     break
             else:
                 self.failures.append("not drained: something waits for ever")
-            for member in self.members:
-                member.die()
+            self.failures += [f"{operator} waits for ever" for operator in self._operators if operator.state == "at work"]
+            for one in (*self.members, *self._operators):
+                one.die()
             self.loop.run_ready()
         self.failures += self.loop.complaints
-        return self.failures or complaints(self.world, self.history.events)
+        return self.failures or complaints(self.world, self._events, self.history.repaired)
 
     def note(self, who: Any, what: str) -> None:
         """Write a line of the timeline."""
@@ -81,8 +88,10 @@ class Simulation:
             return True
         choices: list[tuple[float, Callable[[], None]]] = []
         for operation in self.world.pending:
-            choices.append((1.0, lambda operation=operation: self._advance(operation)))
-        if self._produced < len(self.history.events):
+            if operation.may_begin():
+                choices.append((1.0, lambda operation=operation: self._advance(operation)))
+        choices += self._operations()
+        if self._produced < len(self._events):
             choices.append((self._weights["produce"], self._produce))
         for member in self.members:
             for runner in member.runners:
@@ -99,7 +108,68 @@ class Simulation:
         self._dice.choices([choice for _, choice in choices], [weight for weight, _ in choices])[0]()
         return True
 
+    def _operations(self) -> list[tuple[float, Callable[[], None]]]:
+        """Return what operators, and workers who hear of it, may do next."""
+        choices: list[tuple[float, Callable[[], None]]] = []
+        for batch in self.world.live if self.history.commands else ():
+            if batch.name not in self._hosted:
+                choices.append((1.0, lambda name=batch.name: self._host(name)))
+        for command in self._waiting:
+            if self._produced >= command.at and (not command.after or command.after in self._ended):
+                choices.append((1.0, lambda command=command: self._begin(command)))
+        for operator in self._operators:
+            if operator.state != "at work":
+                choices.append((1.0, lambda operator=operator: self._end(operator)))
+        if self._compactions:
+            choices.append((0.1, self._compact))
+        return choices
+
     # What happens in good order
+
+    def _host(self, group: str) -> None:
+        """Have workers take a group's partitions for the first time."""
+        self._hosted.add(group)
+        for partition in range(self.world.partitions):
+            if not self.parts.builds_from_the_beginning and group != PARSER:
+                place = (group, NAMES.parsed, partition)
+                self.world.committed[place] = len(self.world.logs[NAMES.parsed, partition])
+            self._join(group, partition)
+
+    def _begin(self, command: Command) -> None:
+        self._waiting.remove(command)
+        self._run(command)
+
+    def _run(self, command: Command) -> None:
+        self._generations += 1
+        kind = self.parts.operator or Operator
+        operator = kind(self.world, self.loop, command, self._generations, self.note, self.failures.append, self.parts)
+        self.note(operator, "begins")
+        self._operators.append(operator)
+
+    def _end(self, operator: Operator) -> None:
+        self._operators.remove(operator)
+        if operator.state == "done":
+            self.note(operator, "has ended")
+            self._ended.append(operator.command.name)
+        else:
+            self._run(operator.command)
+
+    def _compact(self) -> None:
+        """Compact [parsed], as far as the batch that is served has come."""
+        self._compactions -= 1
+        for partition in range(self.world.partitions):
+            end = self.world.committed[BLUE.name, NAMES.parsed, partition]
+            self.note("world", f"compacts {NAMES.parsed}/{partition} up to {end}")
+            self.world.compact(NAMES.parsed, partition, end)
+
+    def _repair(self) -> bool:
+        """Once all is drained, send the end of every document again, and let nothing more go wrong."""
+        if not self.history.repaired or self._events is not self.history.events:
+            return False
+        self._faults_left, self._outage, self._produced = 0, None, 0
+        found = judge(self.history.events).documents
+        self._events = repairs(self.history.events, {key: expected.good for key, expected in found.items()})
+        return bool(self._events)
 
     def _join(self, group: str, partition: int) -> Member:
         self._generations += 1
@@ -120,7 +190,7 @@ class Simulation:
         return member
 
     def _produce(self) -> None:
-        event = self.history.events[self._produced]
+        event = self._events[self._produced]
         self._produced += 1
         record = self.world.append(NAMES.documents, event.key, event.value)
         self.note("producer", f"{record.topic}@{record.offset}: {event}")
@@ -211,7 +281,7 @@ class Simulation:
         return True
 
     def _do_lose_answer(self) -> bool:
-        operation = self._victim("publish", "put", "apply")
+        operation = self._victim("publish", "put", "apply", "alias")
         if operation is None:
             return False
         while not operation.complete:
@@ -264,7 +334,7 @@ class Simulation:
         return True
 
     def _do_lose_manifests(self) -> bool:
-        return self._lose(BATCHES)
+        return self._lose(self._dice.choice(sorted(self._hosted - {PARSER})))
 
     def _do_lose_seen(self) -> bool:
         return self._lose(PARSER)
@@ -282,6 +352,28 @@ class Simulation:
             self.world.pending.remove(operation)
         self.world.changelogs[member.group, member.partition].clear()
         self._crash(member)
+
+    def _do_kill_command(self) -> bool:
+        """Kill a command. What it had under way lands whole, in part or not at all. Its operator runs it again."""
+        running = [operator for operator in self._operators if operator.state == "at work"]
+        if not running:
+            return False
+        operator = self._dice.choice(running)
+        operator.effects_left = self._dice.randint(0, 6)
+        for operation in [o for o in self.world.pending if o.owner is operator]:
+            self.world.pending.remove(operation)
+            if operation.kind in ("thread", "alias") and self._dice.random() < 0.7:
+                self._advance_dying(operation)
+        self.note(operator, "is killed")
+        operator.die()
+        return True
+
+    @staticmethod
+    def _advance_dying(operation: Operation) -> None:
+        try:
+            operation.advance()
+        except (Killed, UsageError):
+            return
 
     def _do_zombie(self) -> bool:
         """A second owner begins while the first, which has not heard of it, goes on."""

@@ -51,9 +51,11 @@ def _candidates(history: History) -> Iterator[History]:
             yield replace(history, fault_limit=fewer)
     for fault in sorted(history.faults):
         yield replace(history, faults=history.faults - {fault}, fault_limit=history.fault_limit if len(history.faults) > 1 else 0)
+    for number in range(len(history.commands)):
+        yield replace(history, commands=history.commands[:number] + history.commands[number + 1 :])
     if history.partitions > 1:
         yield replace(history, partitions=1)
-    for option in ("eager_store", "small_parts"):
+    for option in ("eager_store", "small_parts", "compaction", "repaired"):
         if getattr(history, option):
             yield replace(history, **{option: False})
 

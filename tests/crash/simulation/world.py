@@ -9,17 +9,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from chunking.policy import ChunkPolicy
+from schemas.batch import LIVE_STATES
+from schemas.codec import encode
+from streams.batches.ledger import Ledger
+from streams.batches.record import batch_record
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from streams.topics import TopicNames
-from tests.crash.simulation.documents import policy
+from tests.crash.simulation.documents import EPOCH, paired_policy, policy
 
 NAMES = TopicNames("sim")
-POLICY = policy()
-BATCH = POLICY.batch_id
-COLLECTION = BATCH
-CHANGES = NAMES.changes(BATCH)
-PARSER, BATCHES = "parser", "batch"
-"""The two consumer groups."""
+ALIAS = "sim"
+PARSER = "parser"
+"""The parser's consumer group. That of a batch has its name."""
+
+
+@dataclass(eq=False)
+class SimulatedBatch:
+    """A batch: its name is that of its collection and of its consumer group, too."""
+
+    policy: ChunkPolicy
+    name: str = field(init=False)
+    changes: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.policy.batch_id
+        self.changes = NAMES.changes(self.name)
+
+
+BLUE, GREEN = SimulatedBatch(policy()), SimulatedBatch(paired_policy())
+"""The batch that is served at first, and the one that a rollout builds: it cuts otherwise."""
+BATCHES = {batch.name: batch for batch in (BLUE, GREEN)}
+
+_FIRST = encode(batch_record(BLUE.policy, "blue", "active", ALIAS, EPOCH))
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +55,8 @@ class Operation:
     answer: asyncio.Future[Any]
     done: int = 0
     result: Any = None
+    may_begin: Callable[[], bool] = lambda: True
+    """False while it waits for something else to happen first."""
 
     def advance(self) -> None:
         """Do the next step."""
@@ -111,8 +135,56 @@ class World:
     """(group, topic, partition) to the next offset to be read."""
     changelogs: dict[tuple[str, int], list[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(list))
     """(group, partition) to the writes of its table."""
-    index: Index = field(default_factory=Index)
+    make_index: Callable[[], Index] = Index
+    indexes: dict[str, Index] = field(default_factory=dict)
+    """Collection to its points."""
+    aliases: dict[str, str] = field(default_factory=lambda: {ALIAS: BLUE.name})
+    ledger: Ledger = field(default_factory=Ledger)
+    """[batches] as it amounts to."""
     pending: list[Operation] = field(default_factory=list)
+    before_switch: Callable[[str], None] = lambda collection: None
+    """Told of a collection before readers are moved to it."""
+    launched: dict[bytes, int] = field(default_factory=dict)
+    """Documents that were settled when the build began, and their records in [documents] then."""
+    gone: set[tuple[str, int, int]] = field(default_factory=set)
+    """(topic, partition, offset) of records that compaction has removed."""
+
+    def __post_init__(self) -> None:
+        self.indexes = {name: self.make_index() for name in BATCHES}
+        self.claim(b"first", _FIRST)
+
+    def claim(self, key: bytes, value: bytes) -> None:
+        """Put a record at the end of [batches]."""
+        self.ledger.apply(InRecord(NAMES.batches, 0, self.ledger.position + 1, key, value))
+
+    def point(self, alias: str, collection: str) -> None:
+        """Move readers to a collection, in one step."""
+        self.before_switch(collection)
+        self.aliases[alias] = collection
+
+    @property
+    def live(self) -> list[SimulatedBatch]:
+        """Return the batches that workers host, oldest first."""
+        return [BATCHES[batch.batch] for batch in self.ledger.in_order() if batch.state in LIVE_STATES]
+
+    def compact(self, topic: str, partition: int, end: int) -> None:
+        """Remove records before `end` that a later one of their key makes needless."""
+        newest = {record.key: record.offset for record in self.logs[topic, partition]}
+        self.gone |= {(topic, partition, r.offset) for r in self.logs[topic, partition][:end] if newest[r.key] != r.offset}
+
+    def settled_documents(self) -> dict[bytes, int]:
+        """Return the keys whose records the parser is past, and how many there are."""
+        counts: dict[bytes, int] = defaultdict(int)
+        waiting = set()
+        for record in self.records(NAMES.documents):
+            counts[record.key or b""] += 1
+            if record.offset >= self.committed[PARSER, NAMES.documents, record.partition]:
+                waiting.add(record.key)
+        return {key: count for key, count in counts.items() if key not in waiting}
+
+    def lag(self, group: str, topic: str) -> list[int]:
+        """Return records that a group has not committed, by partition."""
+        return [len(self.logs[topic, n]) - self.committed[group, topic, n] for n in range(self.partitions)]
 
     def partition_of(self, key: bytes | None) -> int:
         """Return the partition of a key, the same in every topic."""
