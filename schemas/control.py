@@ -9,6 +9,8 @@ from pydantic import AwareDatetime, Field
 from schemas.record import Frozen, Record, TenantId
 
 Verdict = Literal["approve", "reject"]
+Counted = Literal["deletes", "changes"]
+"""What a breaker counted and holds: deletes; or changes of documents that are there, deletes included."""
 
 
 class Figures(Frozen):
@@ -33,6 +35,8 @@ class Decision(Frozen):
 
     id: str = Field(min_length=1, max_length=64)
     verdict: Verdict
+    what: Counted = "deletes"
+    """What was held, and so is decided."""
     ends: dict[int, int]
     """End offsets of [documents] by partition when it was decided."""
     at: AwareDatetime
@@ -62,8 +66,7 @@ class Control(Record):
     by: str = ""
     """Who: user, host, process."""
     partition: int | None = None
-    what: Literal["deletes", "changes"] = "deletes"
-    """What a breaker counted."""
+    what: Counted = "deletes"
     figures: Figures | None = None
     decision: str = ""
     """Of a tripping: id of the newest decision its writer knew."""

@@ -24,6 +24,7 @@ from streams.faustio.handover import Handover
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
+from streams.lanes.order import live_first
 from streams.patience import Patience
 from streams.ports import Embedder, InRecord, VectorIndex
 from streams.settings import Settings
@@ -98,7 +99,8 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
         await parts.turn(app.leaving)
         if parts.is_live():
             with parts.lanes.busy():
-                await indexer.handle(records)
+                for lane in live_first(records):
+                    await indexer.handle(lane)
             return
         for start in range(0, len(records), GROUP_DOCUMENTS):
             await parts.lanes.quiet()

@@ -165,7 +165,7 @@ DEAD_LETTER_RECORDS = _gauge(
 
 # What waits for a person (streams/controls)
 HELD = _gauge(
-    "docdelta_held_documents", "Documents with an event that is kept back, in the partitions of this worker, by reason.", "reason"
+    "docdelta_held_records", "Documents with an event that is kept back, in the partitions of this worker, by reason.", "reason"
 )
 BREAKER_OPEN = _gauge(
     "docdelta_breaker_open_since_timestamp_seconds",

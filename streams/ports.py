@@ -44,7 +44,7 @@ class Log(Protocol):
     """The broker. `publish` returns when it has confirmed the record (all in-sync replicas)."""
 
     async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Append a record; None: a tombstone. PoisonRecord if it is over the topic's size limit; Unavailable if the broker is away."""
+        """Append a record; None: a tombstone. PoisonRecord if it is over the topic's limit; Unavailable if the broker is away."""
         ...
 
     def trace_id(self, key: bytes) -> str:

@@ -33,13 +33,13 @@ class AppVitals:
     """When its offsets last moved, or it had nothing in hand."""
     committed: dict[Any, int | None] = field(default_factory=dict)
 
-    def look(self, now: float) -> None:
-        """Take note of what the app does now."""
+    def look(self, now: float, paused: bool = False) -> None:
+        """Take note of what the app does now. `paused`: it takes no records because a person said so."""
         ready = is_ready(self.app)
         if ready:
             self.since_ready = now
         committed = committed_offsets(self.app)
-        if not ready or committed != self.committed or not records_in_hand(self.app):
+        if not ready or paused or committed != self.committed or not records_in_hand(self.app):
             self.moved_at = now
         self.committed = committed
 
@@ -74,6 +74,7 @@ class Vitals:
 
     apps: Callable[[], Mapping[str, Any]]
     clock: Callable[[], float] = time.monotonic
+    paused: Callable[[str], bool] = lambda app: False
     _watched: dict[str, AppVitals] = field(default_factory=dict)
 
     async def watch(self) -> None:
@@ -94,7 +95,7 @@ class Vitals:
             watched = self._watched.get(name)
             if watched is None or watched.app is not app:
                 watched = self._watched[name] = AppVitals(app, now, now)
-            watched.look(now)
+            watched.look(now, self.paused(name))
             self._show(name, watched, now)
 
     def _show(self, name: str, watched: AppVitals, now: float) -> None:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import structlog
@@ -25,13 +25,18 @@ from chunking.policy import PolicyError, load_policy
 from chunking.tokens import counter
 from schemas.batch import LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord
+from streams.agents.holding import Holding
 from streams.agents.index_changes import Lender
+from streams.audit.owned import OwnedManifests
+from streams.audit.watch import Watch
 from streams.batch_app import BatchParts, build_batch_app
 from streams.batches.ledger import Ledger
 from streams.batches.pace import LaneEmbedder, Lanes, Pace
 from streams.batches.record import collection_spec, policy_of
 from streams.canary import Canary
 from streams.content_refs import ContentRefs
+from streams.controls.following import Following
+from streams.controls.watch import watch_controls
 from streams.embedders import open_embedder
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.faustio.app import SafeApp
@@ -80,6 +85,8 @@ class _Hosted:
 
     app: SafeApp
     pace: Pace = field(default_factory=Pace)
+    watch: asyncio.Task[None] | None = None
+    """Its continuous audit."""
 
 
 class Worker:
@@ -109,7 +116,9 @@ class Worker:
         self._leave = asyncio.Event()
         self.failure: BaseException | None = None
         self._knows_batches = False
-        self._vitals = Vitals(lambda: self._apps)
+        self._following = Following(settings)
+        self._holding: Holding | None = None
+        self._vitals = Vitals(lambda: self._apps, paused=self._is_paused)
         self._probes = Probes(self._vitals, self._expected, lambda: self.failure)
 
     async def start(self) -> None:
@@ -121,26 +130,46 @@ class Worker:
             self._folder_lock = _take_folder(settings.worker.state_dir, self._only or "all")
         if self._index is None:
             self._index = open_index(settings.qdrant)
+        await self._know_controls()
         if self._wants(PARSER):
             self._pool = ParsePool(settings.parser)
             refs = ContentRefs(settings.parser.ref_roots, settings.parser.ref_hosts)
-            self._host(PARSER, build_parser_app(settings, self._pool, refs, utc_now))
+            parser, self._holding = build_parser_app(settings, self._pool, refs, utc_now, self._following)
+            self._host(PARSER, parser)
             app, feeder = build_feeder_app(settings, self._served_batch, utc_now)
             self._host(FEEDER, app)
             self._tasks.append(asyncio.create_task(self._guard(listen(feeder, settings))))
         self._tasks.append(asyncio.create_task(self._guard(self._follow_batches())))
         await self._start_probes()
 
+    async def _know_controls(self) -> None:
+        """Follow [controls], and return when all is known that was said before: no record may be taken without."""
+        follower = await self._following.start()
+        following = asyncio.create_task(self._guard(self._following.follow(follower)))
+        self._tasks.append(following)
+        known, leave = asyncio.ensure_future(follower.caught_up.wait()), asyncio.ensure_future(self._leave.wait())
+        await asyncio.wait({known, leave}, return_when=asyncio.FIRST_COMPLETED)
+        known.cancel()
+        leave.cancel()
+
     async def _start_probes(self) -> None:
         """Serve metrics and health, and measure what they show."""
         worker = self._settings.worker
         if not worker.metrics_port or not await self._probes.start(worker.metrics_host, worker.metrics_port):
             return
-        watches = [self._vitals.watch(), watch_lag(self._settings, self._ledger.in_order, worker.lag_seconds)]
+        counts, owned = (self._holding.counts, self._holding.owned) if self._holding else (None, frozenset[int])
+        watches = [
+            self._vitals.watch(),
+            watch_controls(self._following.now, counts, owned),
+            watch_lag(self._settings, self._ledger.in_order, worker.lag_seconds),
+        ]
         if worker.canary_tenant and self._index is not None:
             canary = Canary(self._settings, worker.canary_tenant, self._index, lambda: self._apps.get(PARSER))
             watches.append(canary.watch())
         self._tasks += [asyncio.create_task(self._guard(watch)) for watch in watches]
+
+    def _is_paused(self, app: str) -> bool:
+        return self._following.now.pause_of_stage(app if app == PARSER else f"batch:{app}") is not None
 
     def _expected(self) -> dict[str, SafeApp | None]:
         """Return what must be ready before this worker is: the parser app and that of each live batch, where wanted here."""
@@ -282,7 +311,9 @@ class Worker:
                 log.info("local state of a retired batch removed", batch=name, folder=str(folder))
 
     async def _stop_hosting(self, name: str) -> None:
-        self._hosted.pop(name, None)
+        hosted = self._hosted.pop(name, None)
+        if hosted is not None and hosted.watch is not None:
+            hosted.watch.cancel()
         app = self._apps.pop(name)
         await stop_app(app, self._settings.worker.drain_seconds)
 
@@ -324,10 +355,31 @@ class Worker:
             pace=pace,
             lanes=self._lanes,
             is_live=is_live,
+            turn=partial(self._following.turn, f"batch:{batch.batch}"),
         )
         app = build_batch_app(settings, parts, utc_now)
-        self._hosted[batch.batch] = _Hosted(app, pace)
+        self._hosted[batch.batch] = _Hosted(app, pace, self._watch(batch, app, is_live))
         self._host(batch.batch, app)
+
+    def _watch(self, batch: BatchRecord, app: SafeApp, is_live: Callable[[], bool]) -> asyncio.Task[None] | None:
+        """Start a batch's continuous audit, unless it is turned off."""
+        settings, index = self._settings, self._index
+        if not settings.audit.points_per_second or index is None:
+            return None
+        watch = Watch(
+            batch=batch.batch,
+            collection=batch.collection,
+            index=index,
+            owned=OwnedManifests(app, settings, batch.batch),
+            partitions=settings.kafka.partitions,
+            points_per_second=settings.audit.points_per_second,
+            every_seconds=settings.audit.every_seconds,
+            quiet=self._lanes.quiet,
+            is_live=is_live,
+        )
+        task = asyncio.create_task(self._guard(watch.run()))
+        self._tasks.append(task)
+        return task
 
     async def _point_first_alias(self, batch: BatchRecord) -> None:
         """Point the alias at the first batch, whose collection is made here. Later only `switch` moves it."""

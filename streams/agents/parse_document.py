@@ -6,6 +6,7 @@ Order of effects, and what a crash in between leaves:
   ② remember what was seen
        crash here: the record comes again and is known as the same event
   ③ the caller lets the offset advance
+What is held back takes another way (holding.py).
 """
 
 from __future__ import annotations
@@ -20,12 +21,23 @@ from schemas.codec import decode, encode
 from schemas.document_change import DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt, understood
+from streams.agents.holding import Drop, Event, Holding, Keep, Nothing, Pass, Settle
 from streams.agents.refusals import About, Outbox
+from streams.controls.release import standing_of
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, PoisonRecord
 from streams.ports import InRecord, Table
 from streams.steps.read_content import read_content
-from streams.steps.settle_change import AlreadySettled, Seen, ToEnd, failed, settle_change
+from streams.steps.settle_change import (
+    AlreadySettled,
+    Seen,
+    ToEnd,
+    ToParse,
+    dated,
+    failed,
+    newest_revision,
+    settle_change,
+)
 from streams.steps.wire_document import end_to_wire, to_wire
 from streams.topics import MAX_PARSED_BYTES
 
@@ -51,6 +63,8 @@ class ParserAgent:
     """(reference, largest size) to bytes. Raises PoisonRecord or Unavailable."""
     max_document_bytes: int
     poison_attempts: int = 3
+    holding: Holding | None = None
+    """The door. None: all may pass."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [documents]. Raises only what stops the worker (see `attempt`)."""
@@ -66,16 +80,14 @@ class ParserAgent:
         """Return the change in a record; a null value means delete, at the newest revision seen."""
         if record.key is None:
             raise PoisonRecord("record has no key; produce it with key tenant/document, so that its order is kept")
-        event_id = f"{record.topic}-{record.partition}-{record.offset}"
+        event_id = f"{record.topic}-{record.partition}-{standing_of(record).offset}"
         if record.value is None:
             try:
                 tenant, document = split_document_key(record.key)
             except ValueError as error:
                 raise PoisonRecord(f"key of a null value: {error}; use tenant/document") from error
-            seen = self._seen(record.key)
-            return DocumentChange(
-                tenant_id=tenant, document_id=document, revision=seen.revision if seen else 0, op="delete", event_id=event_id
-            )
+            newest = newest_revision(self._row(record.key))
+            return DocumentChange(tenant_id=tenant, document_id=document, revision=newest, op="delete", event_id=event_id)
         change = decode(record.value, DocumentChange)
         if record.key != document_key(change.tenant_id, change.document_id):
             raise PoisonRecord("key is not tenant/document of the value; its order against other events is not kept")
@@ -83,27 +95,75 @@ class ParserAgent:
 
     async def _settle(self, record: InRecord, change: DocumentChange) -> None:
         assert record.key is not None
-        seen = self._seen(record.key)
-        if record.value is None and seen is not None and record.offset < seen.offset:
-            return  # delivered again, after newer revisions were remembered: it deleted what came before it, not them
-        decision = settle_change(change, seen)
+        row, standing = self._row(record.key), standing_of(record)
+        seen, received_at = row.known if row is not None else None, self._received_at(record)
+        decision: ToParse | ToEnd | AlreadySettled
+        try:
+            if record.value is None and seen is not None and standing.offset < seen.offset:
+                # Delivered again, after newer revisions were remembered: it deleted what came before it, not them.
+                decision = AlreadySettled(None, "the same event again")
+            else:
+                decision = settle_change(change, seen)
+        except PoisonRecord as error:
+            if not standing.release:
+                raise
+            await self.outbox.refuse(record, error, _about(change))
+            decision = AlreadySettled(None, "refused")
+        event = Event(record, standing, change, row, decision, received_at.timestamp())
+        answer = await self.holding.look(event) if self.holding is not None else Pass()
+        if isinstance(answer, Nothing):
+            return
+        if isinstance(answer, Keep):
+            assert self.holding is not None
+            about = replace(_about(change), received_at=received_at)
+            await self._remember(event, await self.holding.keep(event, answer, about))
+        elif isinstance(answer, Settle):
+            await self._tell(change, answer.outcome)
+        elif isinstance(answer, Drop):
+            await self.outbox.settle(self.outbox.receipt(_about(change), "unchanged", answer.why))
+            await self._let_go(event, None)
+        elif answer.counting is not None and self.holding is not None:
+            with self.holding.counts.in_hand(change.tenant_id, answer.counting):
+                await self._pass(event, received_at, answer)
+        else:
+            await self._pass(event, received_at, answer)
+
+    async def _pass(self, event: Event, received_at: datetime, answer: Pass) -> None:
+        """Do ① and ② of an event that nothing holds back."""
+        record, change, decision = event.record, event.change, event.decision
+        assert record.key is not None
         remember: Seen | None = decision.seen
         if isinstance(decision, AlreadySettled):
-            if decision.outcome is not None:
-                await self.outbox.settle(self.outbox.receipt(_about(change), decision.outcome, decision.reason))
+            await self._tell(change, decision)
         elif isinstance(decision, ToEnd):
-            await self._pass_on(record.key, encode(end_to_wire(change, self._received_at(record))))
+            await self._pass_on(record.key, encode(end_to_wire(change, received_at)))
         else:
             try:
-                await self._pass_on(record.key, await self._parsed(change, self._received_at(record)))
+                await self._pass_on(record.key, await self._parsed(change, received_at))
             except PoisonRecord as error:
                 await self.outbox.refuse(record, error, _about(change))
                 remember = failed(decision.seen)
         reached("parser.published")
         if remember is not None:
-            value = replace(remember, offset=record.offset).to_bytes()
-            await self.outbox.patience.hold(lambda: self.seen.put(record.key or b"", value), "remembering what was seen")
-            reached("parser.remembered")
+            remember = replace(dated(remember, event.row, event.effect, 0.0 if answer.covered else event.at), offset=record.offset)
+        await self._let_go(event, remember)
+
+    async def _let_go(self, event: Event, remember: Seen | None) -> None:
+        if self.holding is not None:
+            remember = await self.holding.let_go(event, remember)
+        if remember is not None:
+            await self._remember(event, remember)
+
+    async def _remember(self, event: Event, row: Seen) -> None:
+        key, value = event.record.key or b"", row.to_bytes()
+        await self.outbox.patience.hold(lambda: self.seen.put(key, value), "remembering what was seen")
+        if self.holding is not None:
+            self.holding.counts.change(event.record.partition, key, event.row, row)
+        reached("parser.remembered")
+
+    async def _tell(self, change: DocumentChange, settled: AlreadySettled) -> None:
+        if settled.outcome is not None:
+            await self.outbox.settle(self.outbox.receipt(_about(change), settled.outcome, settled.reason))
 
     def _received_at(self, record: InRecord) -> datetime:
         """Return when the event reached [documents]: by the record's own time where it has one, so that the wait there counts."""
@@ -135,7 +195,7 @@ class ParserAgent:
     async def _pass_on(self, key: bytes, value: bytes) -> None:
         await self.outbox.publish(self.outbox.topics.parsed, key, value)
 
-    def _seen(self, key: bytes) -> Seen | None:
+    def _row(self, key: bytes) -> Seen | None:
         value = self.seen.get(key)
         if value is None:
             return None

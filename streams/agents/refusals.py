@@ -49,7 +49,7 @@ class Outbox:
     stage: Literal["parser", "chunker", "indexer"]
     batch: str = ""
 
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Append a record, however long the broker is away. PoisonRecord when it is too large."""
         await self.patience.hold(lambda: self.log.publish(topic, key, value), f"publish to {topic}")
 

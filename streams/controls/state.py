@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas.codec import decode
-from schemas.control import Control, Decision, Verdict
+from schemas.control import Control, Decision
 from streams.ports import InRecord
 
 KEPT_DECISIONS = 8
@@ -61,7 +61,10 @@ class Controls:
         elif control.kind == "decided" and control.tenant_id is not None:
             self.decided[control.tenant_id] = control.decisions
         elif control.tenant_id is not None and control.partition is not None:
-            self._tripped.setdefault(control.tenant_id, {})[control.partition] = control
+            trips = self._tripped.setdefault(control.tenant_id, {})
+            before = trips.get(control.partition)
+            if before is None or before.at <= control.at:  # its writer applies it before it comes back from the broker
+                trips[control.partition] = control
 
     def _take_back(self, key: bytes) -> None:
         self.pauses.pop(key, None)
@@ -100,12 +103,10 @@ class Controls:
         decided = self.decided.get(tenant)
         return decided[-1] if decided else None
 
-    def verdict_on(self, tenant: str, partition: int, offset: int) -> Verdict | None:
-        """Return what was decided of the event that first stood at this offset of [documents]; None: nothing that covers it."""
-        for decision in self.decided.get(tenant, ()):
-            if offset < decision.ends.get(partition, 0):
-                return decision.verdict
-        return None
+    def decision_on(self, tenant: str, partition: int, offset: int) -> Decision | None:
+        """Return what was decided of an event that first stood at this offset of [documents]; None: nothing that covers it."""
+        decided = self.decided.get(tenant, ())
+        return next((decision for decision in decided if offset < decision.ends.get(partition, 0)), None)
 
     def with_decision(self, tenant: str, decision: Decision, by: str) -> Control:
         """Return the record that adds a decision to a tenant's."""

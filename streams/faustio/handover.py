@@ -87,6 +87,11 @@ class Handover:
         """Partitions of which nothing may be committed, with the loop's time at which their grace ends."""
         return self._until
 
+    @property
+    def begun(self) -> frozenset[int]:
+        """Partitions that are owned, and whose `begin` is through."""
+        return self._ready
+
     def reopen(self) -> None:
         """Begin a generation: prepare, then let the runners take records."""
         app, now = self._app, asyncio.get_running_loop().time()

@@ -23,7 +23,7 @@ class FaustLog:
         self._app = app
         self._limits = dict(limits or {})
 
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Append a record; ends when the broker has it. Errors as in `deliver`."""
         await deliver(self._app, topic, key, value, limit=self._limits.get(topic, MAX_RECORD_BYTES))
 

@@ -8,6 +8,7 @@ acknowledged either way, so whatever was decided by the old value is decided aga
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import faust
@@ -39,6 +40,16 @@ class AckedTable(faust.Table):  # type: ignore[misc]
             except KeyError:
                 return None
         return value
+
+    def rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield key and value of every row of a partition that this app owns. Rows that are written meanwhile may be missed."""
+        store = self.data
+        if hasattr(store, "_key_partition"):
+            keys = [key for key, number in store._key_partition.items() if number == partition]
+            yield from ((key, store.data[key]) for key in keys if key in store.data)
+            return
+        for key, value in store._visible_items(store._db_for_partition(partition)):
+            yield store._decode_key(key), store._decode_value(value)
 
     async def write(self, event: Any, key: bytes, value: bytes) -> None:
         """Store a value in the partition of `event`; ends when changelog and local store have it. Errors as in `deliver`.
@@ -100,6 +111,10 @@ class FaustTable:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key of the record (or of one of the records) in hand, or None."""
         return self._table.read(event_for(key), key)
+
+    def rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield all rows of a partition, as of AckedTable."""
+        return self._table.rows(partition)
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Store a value; ends when the changelog record is confirmed. PoisonRecord when it is over the size limit."""

@@ -14,11 +14,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Literal
 
 from schemas.document_change import DocumentChange
+from schemas.held_change import HeldReason
 from streams.errors import PoisonRecord
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMark:
+    """What the parser remembers of a document's event that is held: the one in [held]. `offset`: where it first stood."""
+
+    reason: HeldReason
+    revision: int
+    fingerprint: str
+    deleted: bool
+    event_id: str
+    offset: int
+
+    @property
+    def as_seen(self) -> Seen:
+        """Return the memory that there would be, had it been let pass."""
+        return Seen(self.revision, self.fingerprint, self.deleted, event_id=self.event_id)
+
+
+UNSEEN = -1
+"""The revision of a document of which nothing was let pass yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +57,43 @@ class Seen:
     failed: bool = False
     event_id: str = ""
     offset: int = -1
+    at: float = 0.0
+    """When the event that last changed the document reached [documents], seconds since 1970. 0: not known, or not to be counted."""
+    changed: bool = False
+    """That event found the document there: it was an edit, not a first upsert."""
+    held: HeldMark | None = None
+    """A newer event of the document that is kept back."""
+
+    @property
+    def known(self) -> Seen | None:
+        """Return what counts for a newer event: None where all that came of the document is held."""
+        return None if self.revision == UNSEEN else self
+
+    @property
+    def live(self) -> bool:
+        """Whether the document is there, as far as the front door knows."""
+        return self.revision != UNSEEN and not self.deleted
 
     def to_bytes(self) -> bytes:
-        """Return a compact, truthy form."""
-        return json.dumps([self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]).encode()
+        """Return a compact, truthy form. What is not known is left out, so that old and new rows are the same."""
+        row: list[object] = [self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]
+        if self.at or self.changed or self.held is not None:
+            row += [self.at, self.changed]
+        if self.held is not None:
+            row.append(astuple(self.held))
+        return json.dumps(row).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Seen:
-        """Return what `to_bytes` wrote. Raises ValueError on anything else."""
-        revision, fingerprint, deleted, failed, event_id, offset = json.loads(value)
-        return cls(revision, fingerprint, deleted, failed, event_id, offset)
+        """Return what `to_bytes` wrote, here or in an earlier release. Raises ValueError on anything else."""
+        revision, fingerprint, deleted, failed, event_id, offset, *rest = json.loads(value)
+        at, changed, *held = rest or (0.0, False)
+        mark = HeldMark(*held[0]) if held else None
+        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, mark)
+
+
+Effect = Literal["removal", "change"]
+"""What an event takes away: a document that is there, or its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +158,33 @@ def settle_change(change: DocumentChange, seen: Seen | None) -> ToParse | ToEnd 
 def failed(seen: Seen) -> Seen:
     """Return the memory of a revision that could not be parsed: it still makes older ones stale."""
     return replace(seen, failed=True)
+
+
+def newest_revision(row: Seen | None) -> int:
+    """Return the revision that a null value deletes: the newest that was seen, that of a paused event included."""
+    if row is None:
+        return 0
+    waiting = row.held.revision if row.held is not None and row.held.reason == "paused" else 0
+    return max(row.revision, waiting, 0)
+
+
+def dated(seen: Seen, before: Seen | None, effect: Effect | None, at: float) -> Seen:
+    """Return a document's new row with the time of its last change: `at` (0: not to be counted), or that of the row `before`.
+
+    `effect`: what the event took away from the document, or None.
+    """
+    if effect is not None:
+        return replace(seen, at=at, changed=effect == "change")
+    was_live = before is not None and before.live
+    if not seen.deleted and not was_live:
+        return replace(seen, at=at)
+    return seen if before is None else replace(seen, at=before.at, changed=before.changed)
+
+
+def effect_of(decision: ToParse | ToEnd | AlreadySettled, row: Seen | None) -> Effect | None:
+    """Return what an event takes away from a document that is there; None: nothing."""
+    if row is None or not row.live or isinstance(decision, AlreadySettled):
+        return None
+    if isinstance(decision, ToEnd):
+        return "removal"
+    return "change" if decision.seen.fingerprint != row.fingerprint else None

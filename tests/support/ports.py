@@ -20,8 +20,8 @@ class MemoryLog:
 
     topics: dict[str, list[InRecord]] = field(default_factory=lambda: defaultdict(list))
 
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
-        if len(value) > MAX_RECORD_BYTES:
+    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
+        if value is not None and len(value) > MAX_RECORD_BYTES:
             raise PoisonRecord("record too large", topic=topic)
         await asyncio.sleep(0)
         self.topics[topic].append(InRecord(topic, 0, len(self.topics[topic]), key, value))

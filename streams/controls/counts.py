@@ -1,0 +1,141 @@
+"""Counts: of each partition and tenant, the documents that are there, and those that went or changed lately. Kept as events pass.
+
+A function of the rows of table `seen`: `load` counts them anew, `change` follows one row, and both come to the same. So a record
+that comes again changes nothing, and a restart forgets nothing. Time is the events' own (`Seen.at`), in slices of 1/SLICES of the
+window.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from schemas.control import Counted, Figures
+from schemas.held_change import HeldReason
+from streams.steps.settle_change import Seen
+
+SLICES = 60
+
+
+@dataclass(slots=True)
+class Slices:
+    """A count by slice of time. Slices far behind the newest are let go, once and for all."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    _floor: int = 0
+
+    def add(self, number: int, sign: int) -> None:
+        """Count one more or one less in a slice."""
+        if number < self._floor:
+            return
+        self.counts[number] = self.counts.get(number, 0) + sign
+        if not self.counts[number]:
+            del self.counts[number]
+        elif len(self.counts) > 3 * SLICES:
+            self._floor = max(self.counts) - 2 * SLICES
+            self.counts = {each: count for each, count in self.counts.items() if each >= self._floor}
+
+    def since(self, first: int) -> int:
+        """Return the count of a slice and all later ones."""
+        return sum(count for number, count in self.counts.items() if number >= first)
+
+
+@dataclass(slots=True)
+class TenantCounts:
+    """One tenant in one partition."""
+
+    live: int = 0
+    removed: Slices = field(default_factory=Slices)
+    """Documents that are gone, by when they went."""
+    changed: Slices = field(default_factory=Slices)
+    """Documents that are there and were edited, by when they were last."""
+    held: dict[HeldReason, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Counts:
+    """All partitions that one worker owns, or owned."""
+
+    window_seconds: float
+    _partitions: dict[int, dict[str, TenantCounts]] = field(default_factory=dict)
+    _in_hand: Counter[tuple[str, Counted]] = field(default_factory=Counter)
+    """Events that were let pass and are not remembered yet."""
+
+    def begin(self, partition: int) -> None:
+        """Start to count a partition from nothing."""
+        self._partitions[partition] = defaultdict(TenantCounts)
+
+    def load(self, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Add rows of a partition that was begun."""
+        for key, value in rows:
+            self._count(partition, tenant_of(key), Seen.from_bytes(value), 1)
+
+    def change(self, partition: int, key: bytes, before: Seen | None, after: Seen) -> None:
+        """Follow one row that was replaced."""
+        tenant = tenant_of(key)
+        if before is not None:
+            self._count(partition, tenant, before, -1)
+        self._count(partition, tenant, after, 1)
+
+    def slice_of(self, at: float) -> int:
+        """Return the slice in which a moment lies."""
+        return int(at * SLICES // self.window_seconds)
+
+    @contextmanager
+    def in_hand(self, tenant: str, what: Counted) -> Iterator[None]:
+        """Count an event that was let pass until its row does."""
+        self._in_hand[tenant, what] += 1
+        try:
+            yield
+        finally:
+            self._in_hand[tenant, what] -= 1
+            if not self._in_hand[tenant, what]:
+                del self._in_hand[tenant, what]
+
+    def figures(self, tenant: str, what: Counted, at: float, since: float, owned: Collection[int]) -> Figures:
+        """Return what there would be with one more event at `at`. `since`: what happened before that moment is not counted.
+
+        Counted over the window that ends at `at`; what is later than `at` is in it. Of the partitions `owned`, which must have been
+        loaded: others may have changed elsewhere.
+        """
+        first = max(self.slice_of(at) - SLICES, self.slice_of(since)) + 1
+        live = counted = 0
+        for partition in owned:
+            counts = self._partitions.get(partition, {}).get(tenant)
+            if counts is not None:
+                live += counts.live
+                counted += (counts.removed if what == "deletes" else counts.changed).since(first)
+        in_hand = self._in_hand[tenant, what]
+        there = live + counted if what == "deletes" else live
+        return Figures(
+            counted=counted + in_hand + 1, documents=there, window_seconds=self.window_seconds, partitions=max(1, len(owned))
+        )
+
+    def held(self, owned: Collection[int]) -> dict[HeldReason, int]:
+        """Return how many documents of these partitions have an event that is held, by reason."""
+        found: dict[HeldReason, int] = {"breaker": 0, "paused": 0}
+        for partition in owned:
+            for counts in self._partitions.get(partition, {}).values():
+                for reason, count in counts.held.items():
+                    found[reason] += count
+        return found
+
+    def _count(self, partition: int, tenant: str, seen: Seen, sign: int) -> None:
+        if partition not in self._partitions:
+            self.begin(partition)
+        counts = self._partitions[partition][tenant]
+        if seen.live:
+            counts.live += sign
+        if seen.held is not None:
+            counts.held[seen.held.reason] = counts.held.get(seen.held.reason, 0) + sign
+        if seen.at and seen.deleted:
+            counts.removed.add(self.slice_of(seen.at), sign)
+        elif seen.at and seen.changed and seen.live:
+            counts.changed.add(self.slice_of(seen.at), sign)
+
+
+def tenant_of(key: bytes) -> str:
+    """Return the tenant of a document's key."""
+    return key.partition(b"/")[0].decode("utf-8", "replace")

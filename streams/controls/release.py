@@ -1,0 +1,39 @@
+"""How a held event comes back: through [documents] as it was, with a header that says where it first stood and by which release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.held_change import HeldChange
+from streams.ports import InRecord
+
+HEADER = "docdelta-released"
+"""``<offset>/<release>``. What has it is looked at as if it stood at that offset of its partition; it opens nothing by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an event first stood in [documents]. `release`: names the release by which it is here again; empty: it comes first."""
+
+    partition: int
+    offset: int
+    release: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Partition and offset."""
+        return self.partition, self.offset
+
+
+def standing_of(record: InRecord) -> Standing:
+    """Return where a record of [documents] stands. A header that is not ours, or names a place to come, is ignored."""
+    offset, slash, release = record.headers.get(HEADER, b"").decode("utf-8", "replace").partition("/")
+    if slash and release and len(release) <= 64 and offset.isdecimal() and len(offset) < 19 and int(offset) < record.offset:
+        return Standing(record.partition, int(offset), release)
+    return Standing(record.partition, record.offset)
+
+
+def release_headers(held: HeldChange, release: str) -> dict[str, bytes]:
+    """Return the headers with which a held event is sent again."""
+    kept = {name: value.encode("utf-8") for name, value in held.headers.items() if name != HEADER}
+    return {**kept, HEADER: f"{held.offset}/{release}".encode()}
