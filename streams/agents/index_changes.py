@@ -301,7 +301,8 @@ class IndexerAgent:
             return
         if item.in_doubt:
             await self.manifests.trust(item.key, changes.revision, self.outbox.patience)
-        changed = changes.chunks_added or changes.chunks_updated or changes.removed
+        # A document that the manifests know and the index had lost changes nothing but the index.
+        changed = changes.chunks_added or changes.chunks_updated or changes.removed or embedded or item.borrowed
         receipt = (
             self.outbox.receipt(about, "indexed")
             if changed

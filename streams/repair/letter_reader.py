@@ -7,6 +7,7 @@ Where no index was ever kept, everything is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
 from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_partitions
+from streams.ports import InRecord
 from streams.repair.letters import LetterBook
 from streams.settings import Settings
 
@@ -31,6 +33,8 @@ class LetterReader:
 
     settings: Settings
     book: LetterBook = field(default_factory=LetterBook)
+    read: dict[str, int] = field(default_factory=dict)
+    """Records read so far, by topic."""
     _index: _Offsets = field(default_factory=dict)
     _letters: _Offsets = field(default_factory=dict)
     _receipts: _Offsets = field(default_factory=dict)
@@ -38,23 +42,23 @@ class LetterReader:
 
     def refresh(self) -> LetterBook:
         """Return the book as of now. NotPrepared (a topic is missing), NotReachable."""
-        kafka, topics = self.settings.kafka, self.settings.topics
+        topics = self.settings.topics
         # Receipts' ends first: a letter that is not seen below was then written after them, and so is what heals it.
         receipts = self._ends(topics.receipts)
         index, letters = self._ends(topics.letter_index), self._ends(topics.dead_letters)
-        for record in read_partitions(kafka, topics.letter_index, index, self._index):
+        for record in self._records(topics.letter_index, index, self._index):
             self.book.take_index(record)
         self._index = index
         checkpoint = self.book.checkpoint
         if not self._began and checkpoint is not None:
             self._letters, self._receipts = dict(checkpoint.letters), dict(checkpoint.receipts)
         self._began = True
-        for record in read_partitions(kafka, topics.dead_letters, letters, self._letters):
+        for record in self._records(topics.dead_letters, letters, self._letters):
             self.book.take_letter(record)
         self._letters = letters
         waited_for = {partition_of(key, len(receipts)) for key in self.book.open_keys}
         unread = {partition: end for partition, end in receipts.items() if partition in waited_for}
-        for record in read_partitions(kafka, topics.receipts, unread, self._receipts):
+        for record in self._records(topics.receipts, unread, self._receipts):
             self.book.take_receipt(record)
         self._receipts = receipts
         return self.book
@@ -78,6 +82,11 @@ class LetterReader:
     def _since_checkpoint(self) -> int:
         before = self.book.checkpoint.receipts if self.book.checkpoint is not None else {}
         return sum(end - before.get(partition, 0) for partition, end in self._receipts.items())
+
+    def _records(self, topic: str, ends: _Offsets, begins: _Offsets) -> Iterator[InRecord]:
+        for record in read_partitions(self.settings.kafka, topic, ends, begins):
+            self.read[topic] = self.read.get(topic, 0) + 1
+            yield record
 
     def _ends(self, topic: str) -> _Offsets:
         return {partition: end for (_, partition), end in end_offsets(self.settings.kafka, [topic]).items()}

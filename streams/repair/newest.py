@@ -150,7 +150,7 @@ def overtaken(records: Iterable[InRecord], ours: str) -> dict[bytes, bytes]:
                 behind.pop(record.key, None)
         elif known is not None and known[1] is None:
             end = change.model_copy(update={"op": "delete", "content": None, "revision": max(known[0], change.revision)})
-            behind[record.key] = encode(end.model_copy(update={"event_id": change.event_id.removesuffix(ours)[:120] + "end"}))
+            behind[record.key] = encode(end.model_copy(update={"event_id": change.event_id.removesuffix(ours)[:110] + "#ended"}))
         elif known is not None and known[1] is not None and change.revision < known[0]:
             behind[record.key] = known[1]
     return behind
