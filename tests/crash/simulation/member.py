@@ -271,19 +271,26 @@ class KeyedRunner(Runner):
 
 
 class BatchRunner(Runner):
-    """Groups, one at a time, acknowledged as a whole."""
+    """Groups, two at a time that share no key, acknowledged as a whole."""
 
     def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
         super().__init__(member, topic, handle)
-        self.group: asyncio.Task[None] | None = None
+        self.groups: list[tuple[asyncio.Task[None], set[bytes | None]]] = []
 
     def _has_room(self) -> bool:
-        return self.group is None or self.group.done()
+        self.groups = [(task, keys) for task, keys in self.groups if not task.done()]
+        return len(self.groups) < 2 and self._is_free()
+
+    def _is_free(self) -> bool:
+        return not any(self.log[self.position].key in keys for _, keys in self.groups)
 
     def deliver(self, most: int) -> None:
-        slots = [self._take() for _ in range(min(most, len(self.log) - self.position))]
+        slots = []
+        while len(slots) < most and self.position < len(self.log) and self._is_free():
+            slots.append(self._take())
         self.member.note(self.member, f"takes {self.topic}@{slots[0].record.offset}..{slots[-1].record.offset}")
-        self.group = self.member.start(self._work(slots, [slot.record for slot in slots]))
+        task = self.member.start(self._work(slots, [slot.record for slot in slots]))
+        self.groups.append((task, {slot.record.key for slot in slots}))
 
 
 class Log:

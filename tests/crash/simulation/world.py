@@ -14,6 +14,7 @@ from schemas.batch import LIVE_STATES
 from schemas.codec import encode
 from streams.batches.ledger import Ledger
 from streams.batches.record import batch_record
+from streams.index.points import patch_of
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from streams.topics import TopicNames
 from tests.crash.simulation.documents import EPOCH, paired_policy, policy
@@ -104,11 +105,18 @@ class Index:
         return step
 
     def _overwrite(self, plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any]) -> Callable[[], None]:
+        seen = plan.seen.get(chunk_id)
+        patch = patch_of(seen, payload) if seen is not None else None
+
         def step() -> None:
             if chunk_id in self.points and not self._newer(chunk_id, plan.revision):
                 self.points[chunk_id] = (dict(payload), self.points[chunk_id][1])
 
-        return step
+        def set_fields() -> None:
+            if chunk_id in self.points and seen is not None and self.points[chunk_id][0]["revision"] == seen["revision"]:
+                self.points[chunk_id][0].update(patch or {})
+
+        return step if patch is None else set_fields
 
     def _stamp(self, plan: IndexPlan, chunk_id: str) -> Callable[[], None]:
         def step() -> None:
