@@ -96,6 +96,8 @@ class ParserSettings(_Part):
     """Folders that `content.ref` may name files in. Empty: no file is fetched."""
     ref_hosts: tuple[str, ...] = ()
     """Hosts that `content.ref` may name over http(s). Empty: nothing is fetched from the network."""
+    ref_patience_seconds: float = Field(default=600, ge=0)
+    """How long one URL may fail while its host is there for others, before its event becomes a dead letter."""
 
 
 class WorkerSettings(_Part):

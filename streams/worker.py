@@ -133,7 +133,8 @@ class Worker:
         await self._know_controls()
         if self._wants(PARSER):
             self._pool = ParsePool(settings.parser)
-            refs = ContentRefs(settings.parser.ref_roots, settings.parser.ref_hosts)
+            parser = settings.parser
+            refs = ContentRefs(parser.ref_roots, parser.ref_hosts, parser.ref_patience_seconds)
             parser, self._holding = build_parser_app(settings, self._pool, refs, utc_now, self._following)
             self._host(PARSER, parser)
             app, feeder = build_feeder_app(settings, self._served_batch, utc_now)

@@ -32,12 +32,18 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def front_page() -> dict[str, int]:
+    """The `status` of the front page of `host`, which a test may change."""
+    return {"status": 404}
+
+
 @pytest_asyncio.fixture
-async def host() -> AsyncIterator[str]:
+async def host(front_page: dict[str, int]) -> AsyncIterator[str]:
     """A web server that answers with the status its path names."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        word = request.path.strip("/")
+        word = request.path.strip("/") or str(front_page["status"])
         if word == "large":
             return web.Response(text="x" * (LIMIT * 50))
         return web.Response(
@@ -45,7 +51,7 @@ async def host() -> AsyncIterator[str]:
         )
 
     application = web.Application()
-    application.router.add_get("/{word}", answer)
+    application.router.add_get("/{word:.*}", answer)
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -107,3 +113,58 @@ async def test_another_user_or_port_of_an_allowed_host_is_another_host(host: str
     for reference in (f"http://me@{host}/200", "http://127.0.0.1:1/200", f"http://{host}@evil.example/200"):
         with pytest.raises(PoisonRecord):
             await refs.fetch(reference, LIMIT)
+
+
+class Clock:
+    """Seconds that a test lets pass."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def test_a_url_that_fails_for_ever_is_refused_once_patience_ends_if_its_host_is_there(host: str) -> None:
+    clock = Clock()
+    refs = ContentRefs([], [host], 600, clock)
+    for _ in range(6):
+        with pytest.raises(Unavailable):
+            await refs.fetch(f"http://{host}/503", LIMIT)
+        clock.seconds += 100
+    with pytest.raises(PoisonRecord, match=r"answers 503 for 600 s.*replay"):
+        await refs.fetch(f"http://{host}/503", LIMIT)
+    with pytest.raises(Unavailable):  # sent again: it gets its time again
+        await refs.fetch(f"http://{host}/503", LIMIT)
+
+
+async def test_a_host_that_is_away_for_all_is_waited_for(host: str, front_page: dict[str, int]) -> None:
+    front_page["status"] = 502
+    clock = Clock()
+    refs = ContentRefs([], [host, "127.0.0.1:1"], 600, clock)
+    for _ in range(30):
+        for reference in (f"http://{host}/500", f"http://{host}/503", "http://127.0.0.1:1/page"):
+            with pytest.raises(Unavailable):
+                await refs.fetch(reference, LIMIT)
+        clock.seconds += 500
+    assert await refs.fetch(f"http://{host}/200", LIMIT) == b"page"  # it is back, and so for others
+    with pytest.raises(PoisonRecord):
+        await refs.fetch(f"http://{host}/500", LIMIT)
+
+
+async def test_a_host_that_asks_to_wait_is_waited_for_however_long(host: str) -> None:
+    clock = Clock()
+    refs = ContentRefs([], [host], 600, clock)
+    for _ in range(30):
+        with pytest.raises(Unavailable):
+            await refs.fetch(f"http://{host}/429", LIMIT)
+        clock.seconds += 500
+
+
+async def test_a_url_that_fails_now_and_then_never_loses_its_patience(host: str) -> None:
+    clock = Clock()
+    refs = ContentRefs([], [host], 600, clock)
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            await refs.fetch(f"http://{host}/500", LIMIT)
+        clock.seconds += 2000  # nobody waited for it: its record was another worker's
