@@ -144,7 +144,7 @@ class Follower:
                     self._hand_over(loop, None)
                     caught_up = True
                 records = []
-                for message in consumer.consume(_FETCH, timeout=_POLL_SECONDS):
+                for message in _at_once(consumer):
                     if _is_end(message, consumer, self._topic):
                         behind.discard(message.partition())
                     elif message.error() is None:
@@ -186,6 +186,12 @@ async def follow(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[byt
             yield record.key, record.value
     finally:
         await follower.stop()
+
+
+def _at_once(consumer: KafkaConsumer) -> list[Message]:
+    """Return what has come, as soon as anything has: `consume` alone would wait for more."""
+    first = consumer.poll(_POLL_SECONDS)
+    return [] if first is None else [first, *consumer.consume(_FETCH - 1, timeout=0)]
 
 
 def _is_end(message: Message, consumer: KafkaConsumer, topic: str) -> bool:

@@ -121,14 +121,18 @@ class Feeder:
         if number is None or sent is None or record.value is None:
             return
         try:
-            kind = Receipt if record.topic == self.outbox.topics.receipts else DeadLetter
-            outcome: Receipt | DeadLetter = decode(record.value, kind)
+            outcome = self._outcome(record.topic, record.value)
         except UndecodableRecord as error:
             log.warning("outcome skipped", topic=record.topic, offset=record.offset, reason=str(error))
             return
         if outcome.stage == "parser" or outcome.batch in (sent.batch, self.served()):
             self.window.settle(number, outcome.stage, self.clock())
             self.let_in()
+
+    def _outcome(self, topic: str, value: bytes) -> Receipt | DeadLetter:
+        if topic == self.outbox.topics.receipts:
+            return decode(value, Receipt)
+        return decode(value, DeadLetter)
 
     def overdue(self, seconds: float) -> dict[int, int]:
         """Return what has been under way for so long: number to partition."""
