@@ -64,7 +64,7 @@ OVERVIEW = Dashboard(
     (
         Panel("Canary age", (("min(docdelta_canary_age_seconds)", "age"),), "s", "stat", 4, "End to end, as a reader sees it."),
         Panel("Oldest event not searchable", (("max(docdelta_oldest_unsynced_seconds) or vector(0)", "age"),), "s", "stat", 4),
-        Panel("Dead letters kept", (("max(docdelta_dead_letter_records)", "records"),), kind="stat", width=4),
+        Panel("Dead letters open", (("max(docdelta_dead_letter_records)", "records"),), kind="stat", width=4),
         Panel("Apps not ready", (("count(docdelta_app_ready == 0) or vector(0)", "apps"),), kind="stat", width=4),
         Panel("Waiting for another side", (("sum(docdelta_waiting_operations)", "operations"),), kind="stat", width=4),
         Panel("Workers", (("count(docdelta_info)", "workers"),), kind="stat", width=4),
