@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.logs import configure_logs
-from tests.bench.pipeline import build, lanes, latency, resync, scale, state
+from tests.bench.pipeline import build, lanes, latency, resync, rollout, scale, state
 from tests.bench.pipeline.report import load, save
 
 PEERS = ("langchain", "llamaindex", "cocoindex")
@@ -23,17 +23,18 @@ BENCHES: Mapping[str, tuple[Bench, int]] = {
     "resync": (resync.measure, 1000),
     "latency": (latency.measure, 200),
     "state": (state.measure, 100_000),
+    "rollout": (rollout.measure, 300),
     "scale": (scale.measure, 100),
     "lanes": (lanes.measure, 10_000),
 }
-"""Each bench and its size: documents, or samples of `latency`."""
+"""Each bench and its size: documents, or samples of `latency` and `rollout`."""
 
 
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(prog="tests.bench.pipeline", description=__doc__)
     parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}, peers")
-    parser.add_argument("--size", type=int, help="documents (or samples of latency) in place of the bench's own number")
+    parser.add_argument("--size", type=int, help="documents (or samples of latency and rollout) in place of the bench's own number")
     parser.add_argument("--peers-python", default="", help="python of the peers' environment")
     parser.add_argument("--out", type=Path, default=Path(".bench"), help="folder of the JSON files")
     asked = parser.parse_args()

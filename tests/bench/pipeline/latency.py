@@ -36,7 +36,7 @@ async def measure(samples: int) -> dict[str, Any]:
     async with installation() as bench:
         bench.begin()
         others = pages(BACKGROUND_PAGES)
-        await bench.settled([*first_revisions(others), upsert("small", 1, _small(0), TENANT)])
+        await bench.settled([*first_revisions(others), upsert("small", 1, a_small_page(0), TENANT)])
         producer = make_producer(bench.kafka, 60)
 
         def send(change: DocumentChange) -> None:
@@ -44,11 +44,11 @@ async def measure(samples: int) -> dict[str, Any]:
             producer.produce(bench.settings.topics.documents, key=key, value=encode(change))
             producer.poll(0)
 
-        await _edits(bench, send, range(1, 6))  # the producer's id, first connections
-        idle = await _edits(bench, send, range(6, 6 + samples))
+        await edits_found(bench, send, range(1, 6))  # the producer's id, first connections
+        idle = await edits_found(bench, send, range(6, 6 + samples))
         background = asyncio.create_task(_background(send, others))
         try:
-            busy = await _edits(bench, send, range(6 + samples, 6 + 2 * samples))
+            busy = await edits_found(bench, send, range(6 + samples, 6 + 2 * samples))
         finally:
             background.cancel()
         sent = await asyncio.gather(background, return_exceptions=True)
@@ -56,25 +56,27 @@ async def measure(samples: int) -> dict[str, Any]:
         producer.flush(10)
         return {
             "samples": samples,
-            "idle": _quantiles(idle),
-            "busy": _quantiles(busy),
+            "idle": quantiles(idle),
+            "busy": quantiles(busy),
             "target": "idle p50 <= 0.25 and p99 <= 1; busy p99 <= 2",
         }
 
 
-def _small(edit: int) -> str:
+def a_small_page(edit: int) -> str:
+    """Return the page that is edited, as it is after so many edits."""
     notes = "## Notes\n\nRead from the gauge by the stairs.\n"
     return f"# Tide table\n\nHigh water at the pier, reading number{edit} of the day.\n\n{notes}"
 
 
-async def _edits(bench: Installation, send: Send, edits: range) -> list[float]:
+async def edits_found(bench: Installation, send: Send, edits: range) -> list[float]:
+    """Make edits at uneven times, one after the other; return the seconds until each is found in the served batch."""
     dice = random.Random(edits.start)
     seconds = []
     for edit in edits:
         await asyncio.sleep(dice.uniform(0.1, 0.5))
         question = hashed(f"reading number{edit}", bench.policy.embedding.dimensions)
         began = time.perf_counter()
-        send(upsert("small", edit + 1, _small(edit), TENANT))
+        send(upsert("small", edit + 1, a_small_page(edit), TENANT))
         while not await _found(bench, question, edit + 1):
             assert time.perf_counter() - began < 30, bench.log()[-2000:]
             await asyncio.sleep(LOOK_SECONDS)
@@ -97,5 +99,6 @@ async def _background(send: Send, texts: dict[str, str]) -> None:
             await asyncio.sleep(max(0.0, began + count * 60 / EDITS_A_MINUTE - time.perf_counter()))
 
 
-def _quantiles(seconds: list[float]) -> dict[str, float]:
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """Return what a report says of a list of seconds."""
     return {"p50": quantile(seconds, 0.5), "p90": quantile(seconds, 0.9), "p99": quantile(seconds, 0.99), "longest": max(seconds)}
