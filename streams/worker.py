@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
 from streams.lanes.listening import listen
+from streams.last_exit import leave_hanging_threads, use_own_executor
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -62,6 +64,8 @@ PARSER = "parser"
 FEEDER = "feeder"
 """Hosted wherever the parser is."""
 READY_SECONDS = 600.0
+CLOSE_SECONDS = 10.0
+"""For index, parser processes and followers to close, after the apps had their time to drain."""
 
 
 def utc_now() -> datetime:
@@ -453,15 +457,34 @@ async def run_worker(settings: Settings, only: str | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT (returns 0) or until something takes it down (returns 1). Raises UsageError at start."""
     worker = Worker(settings, only)
     loop = asyncio.get_running_loop()
+    executor = use_own_executor()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.leave)
     try:
         await worker.start()
         await worker.wait()
     finally:
-        await worker.stop()
+        await _stop_in_time(worker, settings.worker.drain_seconds + CLOSE_SECONDS)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+        await leave_hanging_threads(executor, _exit_code(worker.failure or sys.exception()))
     if isinstance(worker.failure, UsageError):
         raise worker.failure
-    return 1 if worker.failure is not None else 0
+    return _exit_code(worker.failure)
+
+
+def _exit_code(failure: BaseException | None) -> int:
+    if failure is None:
+        return 0
+    return failure.exit_code if isinstance(failure, UsageError) else 1
+
+
+async def _stop_in_time(worker: Worker, seconds: float) -> None:
+    """Stop a worker, or say that something can't be closed and go on without."""
+    stopping = asyncio.ensure_future(worker.stop())
+    done, _ = await asyncio.wait({stopping}, timeout=seconds)
+    if not done:
+        worker.failure = worker.failure or Unavailable("something can't be closed")
+        log.error("worker does not stop: leaving as it is; what was not committed comes again", seconds=seconds)
+        return
+    await stopping

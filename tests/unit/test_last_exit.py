@@ -1,0 +1,50 @@
+"""A process with a thread that hangs in the kernel ends all the same, with its code and a last line; others end as usual."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import asyncio, sys
+from streams.last_exit import leave_hanging_threads, use_own_executor
+
+async def main():
+    executor = use_own_executor()
+    for name in sys.argv[2:]:
+        reading = asyncio.ensure_future(asyncio.to_thread(lambda: open(name).read()))
+        await asyncio.sleep(0)
+        reading.cancel()
+    await leave_hanging_threads(executor, int(sys.argv[1]), 0.2)
+    print("left in peace")
+    return int(sys.argv[1])
+
+sys.exit(asyncio.run(main()))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_thread_that_reads_a_pipe_nobody_writes_to_is_left_behind(tmp_path: Path, code: int) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = _run(str(code), str(tmp_path / "pipe"))
+    assert done.returncode == code
+    assert "threads hang" in done.stdout + done.stderr
+    assert "left in peace" not in done.stdout
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_threads_that_end_are_waited_for(tmp_path: Path, code: int) -> None:
+    (tmp_path / "file").write_text("short", encoding="utf-8")
+    done = _run(str(code), *[str(tmp_path / "file")] * 8)
+    assert done.returncode == code
+    assert done.stdout == "left in peace\n"
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program. It has a generous limit: without the exit it would never end."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
