@@ -17,6 +17,9 @@ def _sha256_hex(value: str) -> str:
     return value
 
 
+FORGET = "docdelta-forget"
+"""Header of a null value that only lets compaction drop an old delete (`docdelta gc`). It says nothing of the document."""
+
 Sha256Hex = Annotated[str, AfterValidator(_sha256_hex)]
 AttributeValue = JsonScalar | tuple[JsonScalar, ...]
 

@@ -24,7 +24,7 @@ STEPS = {
     "parser.remembered": "parser ②: what was seen is remembered; the offset stands",
     "breaker.tripped": "holding ①: [controls] says that the breaker is open; the event is not held",
     "parser.held": "holding ②: [held] has the event; its receipt is not out",
-    "parser.held_settled": "holding ③: the receipt is out; the row of `seen` has no mark",
+    "parser.told": "holding ③: the receipt is out; the row of `seen` has no mark",
     "parser.released": "letting go ②: [held] has the tombstone; the row still has its mark",
     "chunker.part": "chunker ①: one record of the changes is out; the next part, or the manifest, is not",
     "chunker.published": "chunker ①: changes or receipt are out; the manifest is not saved",
@@ -57,6 +57,8 @@ COMMAND_STEPS = {
     "retire.group": "retire ④: its group is gone; its topics are there",
     "replay.sent": "replay ①: events of a group of dead letters are out; the letters are open",
     "reindex.sent": "re-index: one more event is out; the rest is not",
+    "gc.letters": "gc ①: old letters are off the broker; their index still names them",
+    "gc.deletes": "gc ③: the old deletes of one more partition are followed by a null value",
 }
 """Steps of the commands that carry a batch through its life (tests/stack/test_rollout.py)."""
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from chunking.document import Document
 from schemas.codec import decode, encode
-from schemas.document_change import DocumentChange
+from schemas.document_change import FORGET, DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt, understood
 from streams.agents.holding import Drop, Event, Holding, Keep, Nothing, Pass, Settle
@@ -68,6 +68,8 @@ class ParserAgent:
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [documents]. Raises only what stops the worker (see `attempt`)."""
+        if record.value is None and FORGET in record.headers:
+            return  # nothing is said: compaction may drop the delete before it, and the row that remembers it stays
         about: About | None = None
         try:
             change = understood(lambda: self._change(record))

@@ -107,6 +107,7 @@ class LetterBook:
         key = (record.key or b"").decode("utf-8", "replace")
         self.unwritten.pop(key, None)
         if record.value is None:
+            self._forget(key)
             return
         if key == CHECKPOINT:
             self.checkpoint = decode(record.value, LetterCheckpoint)
@@ -185,6 +186,21 @@ class LetterBook:
         if key is not None and entry.letter not in self.closings:
             self._open.setdefault(key, set()).add(entry.letter)
         return True
+
+    def _forget(self, key: str) -> None:
+        """Take back an entry or a closing (`docdelta gc`)."""
+        name = key.partition("/")[2]
+        if key.startswith(OPEN) and name in self.entries:
+            entry = self.entries.pop(name)
+            self._sources.pop((entry.topic, entry.partition, entry.offset, entry.stage, entry.batch), None)
+            self.repeats = {repeat: first for repeat, first in self.repeats.items() if first != name}
+            document = _key_of(entry)
+            if document in self._open:
+                self._open[document].discard(name)
+                if not self._open[document]:
+                    del self._open[document]
+        elif key.startswith(CLOSED):
+            self.closings.pop(name, None)
 
     def _found(self, closing: LetterClosing) -> None:
         self._close(closing)

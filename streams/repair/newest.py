@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.codec import UndecodableRecord, decode, encode
-from schemas.document_change import DocumentChange
+from schemas.document_change import FORGET, DocumentChange
 from schemas.record import document_key
 from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
@@ -62,6 +62,10 @@ class NewestEvents:
         if key is None or (self.keys is not None and key not in self.keys):
             return
         before = self.found.get(key)
+        if record.value is None and FORGET in record.headers:
+            if before is not None and before.op == "delete":
+                del self.found[key]
+            return
         if record.value is None:
             if before is not None:
                 self.found[key] = Newest(before.revision, "delete", record.partition, record.offset, null=True)
@@ -134,7 +138,7 @@ def overtaken(records: Iterable[InRecord], ours: str) -> dict[bytes, bytes]:
     said: dict[bytes, tuple[int, bytes | None]] = {}
     behind: dict[bytes, bytes] = {}
     for record in records:
-        if record.key is None:
+        if record.key is None or (record.value is None and FORGET in record.headers):
             continue
         known = said.get(record.key)
         if record.value is None:

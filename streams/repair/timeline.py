@@ -15,7 +15,7 @@ from chunking.manifest import Manifest
 from schemas.batch import LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord, decode
 from schemas.control import Control
-from schemas.document_change import DocumentChange
+from schemas.document_change import FORGET, DocumentChange
 from schemas.held_change import HeldChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
@@ -200,6 +200,9 @@ def events_of(records: Iterable[InRecord]) -> list[Moment]:
     for record in records:
         at = datetime.fromtimestamp(record.timestamp, UTC) if 0 < record.timestamp < 32_503_680_000 else None
         place = f"{record.topic}[{record.partition}]@{record.offset}"
+        if record.value is None and FORGET in record.headers:
+            found.append(Moment(at, "event", "", None, "delete forgotten", "docdelta gc", place=place))
+            continue
         if record.value is None:
             found.append(Moment(at, "event", "", None, "null value", "deletes at the newest revision seen", place=place))
             continue
