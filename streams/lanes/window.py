@@ -2,22 +2,26 @@
 
 Clocked by outcomes. What counts is how long a change takes from being passed on to its outcome, beside the least it took while
 little else was under way: the rest is queue, and queue is what a live edit stands behind. The window grows while it is
-used up and the queue is short, and shrinks when the queue is long (the idea of LEDBAT, RFC 6817). Where the other side is
-quick, it grows until everybody is busy; where it is slow, or live work keeps it busy, bulk takes what is left.
+used up and the queue is short, and shrinks when the queue is long (the idea of LEDBAT, RFC 6817). So everybody is kept busy and
+no more: by 40 changes a moment where they are only looked at, by 2 where a model takes its time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-START = 8.0
-LEAST = 4.0
+START = 4.0
+LEAST = 2.0
 MOST = 256.0
-QUEUE_SECONDS = 0.2
-"""Queue that bulk may make; as much as an outcome takes without any, where that is longer."""
-GAIN = 2.0
-"""Changes by which the window may grow or shrink while as many as it holds are settled."""
-SMOOTHING = 0.25
+QUEUE_SECONDS = 0.1
+"""Queue that bulk may make; half of what an outcome takes without any, where that is longer."""
+GROWTH = 2.0
+"""Changes by which the window may grow while as many as it holds are settled."""
+SHRINKAGE = 0.25
+"""Changes by which it may shrink with each that is settled: a quarter of it while as many as it holds are."""
+SMOOTHING = 0.125
+SETTLED_AT_LEAST = 16
+"""So many settled while the window is at its least, and what they take is no queue of bulk."""
 RECENT_SECONDS = 2.0
 """A stage whose last outcome is older has no say."""
 
@@ -36,14 +40,16 @@ class StageDelay:
     """How long changes take that are settled by one stage, in seconds."""
 
     least: float
+    """The least that `smooth` was: a single quick one says nothing."""
     smooth: float
+    """An average that forgets."""
     seen: float
     """When the last one was settled."""
 
     @property
     def limit(self) -> float:
         """Queue that is allowed."""
-        return max(QUEUE_SECONDS, self.least)
+        return max(QUEUE_SECONDS, self.least / 2)
 
     @property
     def room(self) -> float:
@@ -59,6 +65,7 @@ class Window:
     under_way: dict[int, Sent] = field(default_factory=dict)
     delays: dict[str, StageDelay] = field(default_factory=dict)
     _next: int = 0
+    _at_least: int = 0
 
     @property
     def full(self) -> bool:
@@ -81,23 +88,28 @@ class Window:
         if sent is None:
             return False
         self._measure(stage, now - sent.at, now)
-        room = min(delay.room for delay in self.delays.values() if now - delay.seen <= RECENT_SECONDS)
-        if was_used or room < 0:
-            self.size = max(LEAST, min(MOST, self.size + GAIN * room / self.size))
-        if self.size == LEAST and room < 0:
-            for delay in self.delays.values():  # so few make no queue: it is what it takes now, with others at work
-                delay.least = max(delay.least, delay.smooth)
+        recent = [delay for delay in self.delays.values() if now - delay.seen <= RECENT_SECONDS]
+        delay = min(recent, key=lambda each: each.room)
+        if delay is self.delays[stage] and (was_used or delay.room < 0):  # the stage with the longest queue decides
+            self._resize(delay)
         return True
 
     def drop(self, number: int) -> bool:
         """Forget a change that will have no outcome here. False: it was not under way."""
         return self.under_way.pop(number, None) is not None
 
+    def _resize(self, delay: StageDelay) -> None:
+        step = GROWTH * delay.room / self.size if delay.room > 0 else SHRINKAGE * delay.room
+        self.size = max(LEAST, min(MOST, self.size + step))
+        self._at_least = self._at_least + 1 if self.size == LEAST else 0
+        if self._at_least >= SETTLED_AT_LEAST:
+            delay.least = delay.smooth  # it is what it takes now, with others at work
+
     def _measure(self, stage: str, seconds: float, now: float) -> None:
         delay = self.delays.get(stage)
         if delay is None:
             self.delays[stage] = StageDelay(seconds, seconds, now)
             return
-        delay.least = min(delay.least, seconds)
         delay.smooth += SMOOTHING * (seconds - delay.smooth)
+        delay.least = min(delay.least, delay.smooth)
         delay.seen = now
