@@ -222,7 +222,7 @@ class Holding:
         await self.outbox.settle(self.outbox.receipt(about, "held", keep.why))
         if event.mark is not None and not event.is_the_held_one:
             await self._settle_overtaken(event.change, event.mark)
-        reached("parser.held_settled")
+        reached("parser.told")
         assert not isinstance(event.decision, AlreadySettled)
         said = event.decision.seen
         mark = HeldMark(keep.reason, said.revision, said.fingerprint, said.deleted, said.event_id, event.standing.offset)

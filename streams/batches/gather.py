@@ -13,6 +13,7 @@ from streams.batches.evidence import Agreement, Planned, agree, planned_of
 from streams.batches.gate import Evidence, Recall
 from streams.batches.outcomes import Outcomes, strays
 from streams.batches.record import collection_spec, policy_of
+from streams.controls.standing import read_held
 from streams.kafka.admin import group_lag
 from streams.kafka.offsets import end_offsets
 from streams.kafka.read import read_topic
@@ -74,6 +75,10 @@ async def gather(
             read_topic(settings.kafka, topics.dead_letters, begin=launch.dead_letters if launch else None), batch.batch
         )
     )
+    held = {
+        key.decode("utf-8", "replace"): each.change.why
+        for key, each in (await asyncio.to_thread(read_held, settings)).items()
+    }
     probes, missed = await probe(index, batch.collection, agreement) if spec is not None else (0, ())
     recall = None
     if compare is not None and served is not None and spec is not None:
@@ -88,7 +93,7 @@ async def gather(
         agreement=agreement,
         unknown=unknown,
         refused=outcomes.of("dead_lettered"),
-        held=outcomes.of("held"),
+        held=held,
         stray_letters=letters,
         readiness=await index.readiness(batch.collection) if spec is not None else _NO_COLLECTION,
         spec=spec,

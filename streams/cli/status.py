@@ -12,6 +12,7 @@ from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr, stdout, table
 from streams.cli.reading_index import reading_index
+from streams.controls.standing import pauses_in_words
 from streams.errors import DocdeltaError
 from streams.reading.status import IndexView, Status, read_status, view_index
 from streams.reading.waiting import Waiting
@@ -80,6 +81,11 @@ def _tell(found: Status, now: datetime) -> None:
             groups.add_row(group.group, part.topic, str(part.partition), committed, str(part.end), str(part.lag))
     say("")
     stdout().print(groups)
+    for line in pauses_in_words(found.standing.controls):
+        say(f"\n{line}")
+    for breaker in found.standing.breakers():
+        advice = f"docdelta breaker approve|reject {breaker.tenant}" if breaker.open_since else "see docdelta breaker list"
+        say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {len(breaker.held):,} events are held: {advice}")
     say(f"\nlag {found.lag}; oldest unsynced: {_waiting(found.oldest, now)}; dead letters {found.dead_letters}")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from schemas.batch import LIVE_STATES, BatchRecord
+from streams.controls.standing import Standing, pauses_json, read_standing
 from streams.kafka.client import cluster_topics, make_admin
 from streams.kafka.read import read_topic
 from streams.ports import InRecord, VectorIndex
@@ -56,6 +57,8 @@ class Status:
     """Open ones."""
     alias: str
     problems: tuple[str, ...]
+    standing: Standing
+    """What is paused, open and held."""
 
     @property
     def lag(self) -> int:
@@ -70,6 +73,9 @@ class Status:
             "groups": [_group_json(group) for group in self.groups],
             "oldest_unsynced": _waiting_json(self.oldest, now),
             "dead_letters": self.dead_letters,
+            "pauses": pauses_json(self.standing.controls),
+            "breakers": [each.as_json() for each in self.standing.breakers()],
+            "held": len(self.standing.held),
             "alias": self.alias,
             "problems": list(self.problems),
         }
@@ -104,6 +110,7 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
         dead_letters=read_letters(settings).open_count,
         alias=settings.qdrant.alias,
         problems=tuple(problems),
+        standing=read_standing(settings),
     )
 
 

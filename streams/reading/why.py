@@ -88,11 +88,14 @@ class Why:
         if refusal:
             return "dead_lettered", f"an event was refused: {refusal}; mend it and send a revision above {newest}; {serving}"
         held = next((receipt for receipt in settled if receipt.outcome == "held"), None)
-        if held is not None:
+        if held is not None and (held.batch or not any(receipt.batch for receipt in settled)):  # it did not go on since
             return "held", f"revision {newest} is held: {held.reason}; {serving}"
         if not settled:
             return "waiting", f"revision {newest} waits on the broker: look at docdelta status, is a worker running? {serving}"
         if self.seen.op == "delete":
+            turned = next((receipt for receipt in settled if receipt.outcome == "unchanged" and not receipt.batch), None)
+            if turned is not None and self.indexed is not None and self.indexed.chunks:
+                return "current", f"the delete of revision {newest} was dropped: {turned.reason}; {serving}"
             return "deleted", f"revision {newest} ended it"
         return "current", f"revision {newest} is settled; {serving}"
 

@@ -77,6 +77,11 @@ def why(seen: int | None, *receipts: Receipt, op: str = "upsert", points: int = 
         pytest.param(why(2, receipt(2, "unchanged", batch="")), "current", "is settled", id="same-content-settled-early"),
         pytest.param(why(2, receipt(2, "indexed"), op="delete", points=0), "deleted", "ended it", id="deleted"),
         pytest.param(why(2, receipt(2, "held", reason="too many chunks")), "held", "too many chunks", id="held"),
+        pytest.param(why(2, receipt(2, "held", "", "breaker")), "held", "breaker", id="held-at-the-door"),
+        pytest.param(why(2, receipt(2, "held", ""), receipt(2, "indexed")), "current", "is settled", id="held-then-let-pass"),
+        pytest.param(
+            why(2, receipt(2, "unchanged", "", "ops decided"), op="delete"), "current", "dropped: ops decided", id="a-dropped-delete"
+        ),
         pytest.param(
             why(2, receipt(1, "indexed"), receipt(2, "dead_lettered", "", "unreadable markup")),
             "dead_lettered",
