@@ -200,6 +200,7 @@ class Feeds:
             await asyncio.sleep(seconds)
 
     async def _read_lag(self) -> None:
+        await self._caught_up[self.settings.topics.batches].wait()  # or groups would be missing
         batches = self.ledger.in_order()
         try:
             found = await in_daemon_thread(partial(self._lag, batches), "board reads lag")

@@ -2,7 +2,7 @@
 
 On loopback without a token, anybody on this machine may look; a name in `Host` that is not loopback's own is refused, or a page on
 the web could point its name at this machine and read along (DNS rebinding). Anywhere else a token is demanded: as ``?token=`` once,
-which becomes a cookie and leaves the address, or as ``Authorization: Bearer``. What changes something is a POST from this page alone:
+which becomes a cookie and leaves the address, or as ``Authorization: Bearer``. What changes something is a POST from this page:
 its origin is checked, and a header that no other page can know.
 """
 
