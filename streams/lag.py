@@ -24,6 +24,7 @@ from streams.daemon import in_daemon_thread
 from streams.errors import DocdeltaError
 from streams.kafka.client import make_consumer
 from streams.kafka.offsets import PartitionLag
+from streams.reading.waiting import BUILDS as BUILDS
 from streams.reading.waiting import GroupLag, group_lags
 from streams.repair.letter_reader import LetterReader
 from streams.settings import KafkaSettings, Settings
@@ -34,7 +35,6 @@ LOOK_AHEAD_BYTES = 8 << 20
 LOOK_AHEAD_SECONDS = 5.0
 """How far ahead of a group tenants are looked for: per partition, in all, and in time. A tenant further back waits less long than
 those who are seen."""
-BUILDS = ("building", "ready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Reading:
         ahead = self.ahead.get((group, partition.topic, partition.partition))
         return 0.0 if ahead is None or ahead.oldest is None else max(0.0, now - ahead.oldest)
 
-    def oldest_by_tenant(self, builds: Iterable[str], top: int = metrics.TOP_TENANTS) -> dict[str, float]:
-        """Return the tenants that wait longest, and since when. Groups in `builds` are left out: nobody waits for a build."""
-        skipped = set(builds)
+    def oldest_by_tenant(self, builds: Iterable[str], top: int = metrics.TOP_TENANTS, lane: str = "live") -> dict[str, float]:
+        """Return the tenants that wait longest in a lane, and since when, without those that wait for groups in `builds` only."""
+        skipped = {*builds, *(group.group for group in self.groups if group.lane != lane)}
         since: dict[str, float] = {}
         for (group, _, _), ahead in self.ahead.items():
             if group not in skipped:
@@ -171,13 +171,14 @@ def show(reading: Reading, batches: Iterable[BatchRecord], settings: Settings, n
     metrics.LAG_SECONDS.clear()
     for group in reading.groups:
         for each in group.partitions:
-            labels = (group.group, each.topic, str(each.partition))
+            labels = (group.group, each.topic, str(each.partition), group.lane)
             metrics.LAG_RECORDS.labels(*labels).set(each.lag)
             metrics.LAG_SECONDS.labels(*labels).set(reading.seconds(group.group, each, now))
     builds = [settings.topics.batch_group(batch.batch) for batch in batches if batch.state in BUILDS]
     metrics.OLDEST_UNSYNCED.clear()
-    for tenant, since in reading.oldest_by_tenant(builds).items():
-        metrics.OLDEST_UNSYNCED.labels(tenant).set(max(0.0, now - since))
+    for lane in metrics.EVENT_LANES:
+        for tenant, since in reading.oldest_by_tenant(builds, lane=lane).items():
+            metrics.OLDEST_UNSYNCED.labels(tenant, lane).set(max(0.0, now - since))
     metrics.DEAD_LETTER_RECORDS.set(reading.dead_letters)
     metrics.batch_states({batch.batch: batch.state for batch in batches})
     metrics.BUILD_PROGRESS.clear()

@@ -146,9 +146,14 @@ STAGE_SECONDS = _histogram(
 )
 
 # How far everything is, as the broker tells it (streams/lag.py)
-LAG_RECORDS = _gauge("docdelta_consumer_lag_records", "Records ahead of a group.", "group", "topic", "partition")
+LAG_RECORDS = _gauge("docdelta_consumer_lag_records", "Records ahead of a group.", "group", "topic", "partition", "lane")
 LAG_SECONDS = _gauge(
-    "docdelta_consumer_lag_seconds", "Age of the oldest record ahead of a group; 0 where none is.", "group", "topic", "partition"
+    "docdelta_consumer_lag_seconds",
+    "Age of the oldest record ahead of a group; 0 where none is.",
+    "group",
+    "topic",
+    "partition",
+    "lane",
 )
 LAG_READ = _gauge("docdelta_lag_read_timestamp_seconds", "When lag was last read from the broker, seconds since 1970.")
 LAG_READ_FAILURES = _counter(
@@ -156,8 +161,9 @@ LAG_READ_FAILURES = _counter(
 )
 OLDEST_UNSYNCED = _gauge(
     "docdelta_oldest_unsynced_seconds",
-    "Age of the oldest event that is not in a served batch yet, for the tenants that wait longest (at most 10).",
+    "Age of the oldest event that is not in a served batch yet, for the tenants that wait longest in a lane (at most 10).",
     "tenant",
+    "lane",
 )
 DEAD_LETTER_RECORDS = _gauge(
     "docdelta_dead_letter_records", "Dead letters that are open: not replayed, not dropped, no later event of theirs went through."

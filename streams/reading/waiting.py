@@ -16,6 +16,8 @@ from streams.kafka.client import make_consumer
 from streams.settings import KafkaSettings, Settings
 
 READ_SECONDS = 10.0
+BUILDS = ("building", "ready")
+"""States of batches that nobody is served from yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class GroupLag:
 
     group: str
     partitions: tuple[PartitionLag, ...]
+    lane: str = "live"
+    """Whose work it is (`streams.metrics.GROUP_LANES`): edits that somebody waits for, what waits in [bulk], or a build."""
 
     @property
     def lag(self) -> int:
@@ -45,18 +49,23 @@ class Waiting:
 
 
 def group_lags(settings: Settings, batches: Iterable[BatchRecord]) -> list[GroupLag]:
-    """Return the lag of the parser's group and of each live batch's. NotPrepared when a topic is missing."""
+    """Return the lag of the parser's group, of each live batch's, and of the feeder's. NotPrepared when a topic is missing."""
     topics = settings.topics
-    groups = [(topics.parser_group, [topics.documents])]
+    groups = [(topics.parser_group, [topics.documents], "live")]
     for batch in batches:
         if batch.state in LIVE_STATES:
-            groups.append((topics.batch_group(batch.batch), [topics.parsed, topics.changes(batch.batch)]))
-    return [GroupLag(group, tuple(group_lag(settings.kafka, group, names))) for group, names in groups]
+            lane = "build" if batch.state in BUILDS else "live"
+            groups.append((topics.batch_group(batch.batch), [topics.parsed, topics.changes(batch.batch)], lane))
+    groups.append((topics.feeder_group, [topics.bulk], "bulk"))
+    return [GroupLag(group, tuple(group_lag(settings.kafka, group, names)), lane) for group, names, lane in groups]
 
 
 def oldest_waiting(settings: KafkaSettings, groups: Sequence[GroupLag]) -> Waiting | None:
-    """Return the record that has waited longest for its group, or None when nothing waits."""
-    waiting = [found for group in groups for found in _next_records(settings, group)]
+    """Return the record that has waited longest for its group, or None when nothing waits. Records of [bulk] come last."""
+    others = [group for group in groups if group.lane != "bulk"]
+    waiting = [found for group in others for found in _next_records(settings, group)]
+    if not waiting:
+        waiting = [found for group in groups if group.lane == "bulk" for found in _next_records(settings, group)]
     dated = [found for found in waiting if found.since is not None]
     if dated:
         return min(dated, key=lambda found: found.since or datetime.max.replace(tzinfo=UTC))

@@ -58,7 +58,7 @@ def test_only_the_tenants_that_wait_longest_are_shown() -> None:
 def test_gauges_are_those_of_the_last_reading_and_of_no_earlier_one() -> None:
     first = GroupLag(GROUP("old"), (PartitionLag(PARSED, 0, 0, 1, 9),))
     show(Reading((first,), {(GROUP("old"), PARSED, 0): Ahead(1, NOW - 60)}, 3), [batch("old", "active")], SETTINGS, NOW)
-    labels = {"group": GROUP("old"), "topic": PARSED, "partition": "0"}
+    labels = {"group": GROUP("old"), "topic": PARSED, "partition": "0", "lane": "live"}
     assert value("docdelta_consumer_lag_records", **labels) == 8
     assert value("docdelta_consumer_lag_seconds", **labels) == 60
     assert value("docdelta_dead_letter_records") == 3
