@@ -6,7 +6,7 @@ Everything is read by the document's key: one partition of each topic, and its p
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ from schemas.receipt import Receipt
 from schemas.record import document_key
 from streams.controls.state import Controls, fold
 from streams.kafka.client import cluster_topics, make_admin
-from streams.kafka.offsets import PartitionLag
+from streams.kafka.offsets import PartitionLag, group_lag
 from streams.kafka.partitioner import partition_of
 from streams.kafka.read import read_topic
 from streams.ports import InRecord
@@ -40,7 +40,7 @@ class Moment:
 
     at: datetime | None
     stage: str
-    """event, parser, chunker, indexer, dead letter, held"""
+    """event, bulk, parser, chunker, indexer, dead letter, held"""
     batch: str
     revision: int | None
     what: str
@@ -174,46 +174,55 @@ def read_timeline(
     NotReachable, NotPrepared (a topic is missing).
     """
     topics, key, kafka = settings.topics, document_key(tenant_id, document_id), settings.kafka
+    there = cluster_topics(make_admin(kafka))  # installations made before a topic was thought of lack it
     documents = list(read_topic(kafka, topics.documents, key))
+    bulk = list(read_topic(kafka, topics.bulk, key)) if topics.bulk in there else []
     parsed = list(read_topic(kafka, topics.parsed, key))
     receipts = list(read_topic(kafka, topics.receipts, key))
     letters = tuple(read_letters(settings).of_document(key))
     open_places = {letter.place for letter in letters if letter.state == "open"}
     refused = [each for each in read_topic(kafka, topics.dead_letters, key) if (each.partition, each.offset) in open_places]
-    why = Why(
-        tenant_id, document_id, newest_seen(documents), last_receipts(receipts), indexed, dead_letters_of(refused), problems
-    )  # fmt: skip
+    newest = newest_seen([*bulk, *documents])
+    why = Why(tenant_id, document_id, newest, last_receipts(receipts), indexed, dead_letters_of(refused), problems)
     live = [batch for batch in read_batches(settings) if batch.state in LIVE_STATES]
-    controls, held = _stops(settings, key)
+    controls, held = _stops(settings, key, there)
     holdings = tuple(_holding(settings, batch, key, indexed) for batch in live)
     in_front = _in_front(settings, live, key, documents, parsed)
+    if bulk:
+        in_front = (*_in_bulk(settings, bulk[-1]), *in_front)
     stops = standing_in_the_way(controls, tenant_id, live)
-    moments = (*events_of(documents), *outcomes_of(receipts), *refusals_of(letters), *([_held_moment(held)] if held else []))
+    moments = (
+        *events_of(bulk, "bulk"),
+        *events_of(documents),
+        *outcomes_of(receipts),
+        *refusals_of(letters),
+        *([_held_moment(held)] if held else []),
+    )
     ordered = tuple(sorted(moments, key=lambda moment: moment.at or datetime.min.replace(tzinfo=UTC)))
     fix = what_would_fix(why, letters, holdings, in_front, held, controls, topics)
     return Timeline(why, ordered, holdings, letters, in_front, held, stops, fix)
 
 
-def events_of(records: Iterable[InRecord]) -> list[Moment]:
-    """Return the events that the log still holds of a document."""
+def events_of(records: Iterable[InRecord], stage: str = "event") -> list[Moment]:
+    """Return the events that [documents] (or, as `stage` bulk, [bulk]) still holds of a document."""
     found = []
     for record in records:
         at = datetime.fromtimestamp(record.timestamp, UTC) if 0 < record.timestamp < 32_503_680_000 else None
         place = f"{record.topic}[{record.partition}]@{record.offset}"
         if record.value is None and FORGET in record.headers:
-            found.append(Moment(at, "event", "", None, "delete forgotten", "docdelta gc", place=place))
+            found.append(Moment(at, stage, "", None, "delete forgotten", "docdelta gc", place=place))
             continue
         if record.value is None:
-            found.append(Moment(at, "event", "", None, "null value", "deletes at the newest revision seen", place=place))
+            found.append(Moment(at, stage, "", None, "null value", "deletes at the newest revision seen", place=place))
             continue
         try:
             change = decode(record.value, DocumentChange)
         except UndecodableRecord as error:
-            found.append(Moment(at, "event", "", None, "unreadable", str(error), place=place))
+            found.append(Moment(at, stage, "", None, "unreadable", str(error), place=place))
             continue
         again = "sent again" if change.reindex else ""
         figures = {"bytes": len(record.value)}
-        found.append(Moment(at, "event", "", change.revision, change.op, again, change.event_id, place, figures))
+        found.append(Moment(at, stage, "", change.revision, change.op, again, change.event_id, place, figures))
     return found
 
 
@@ -321,10 +330,9 @@ def _held_moment(held: HeldChange) -> Moment:
     return Moment(held.since, "held", "", held.revision, f"{held.op} held ({held.reason})", held.why, held.event_id, place)
 
 
-def _stops(settings: Settings, key: bytes) -> tuple[Controls, HeldChange | None]:
-    """Return what operators said, and the held event of a document. Installations made before these topics have neither."""
+def _stops(settings: Settings, key: bytes, there: Collection[str]) -> tuple[Controls, HeldChange | None]:
+    """Return what operators said, and the held event of a document."""
     topics = settings.topics
-    there = cluster_topics(make_admin(settings.kafka))
     controls = fold(read_topic(settings.kafka, topics.controls)) if topics.controls in there else Controls()
     held: HeldChange | None = None
     if topics.held in there:
@@ -365,6 +373,13 @@ def _in_front(
             if each.partition == home:
                 found.append(InFront(group.group, each.topic, each.partition, _ahead(each, newest.get(each.topic))))
     return tuple(found)
+
+
+def _in_bulk(settings: Settings, newest: InRecord) -> list[InFront]:
+    """Return what the feeder must still pass on before it has passed this record of [bulk]."""
+    group = settings.topics.feeder_group
+    places = [each for each in group_lag(settings.kafka, group, [newest.topic]) if each.partition == newest.partition]
+    return [InFront(group, each.topic, each.partition, _ahead(each, newest.offset)) for each in places]
 
 
 def _ahead(place: PartitionLag, newest: int | None) -> int:
