@@ -65,10 +65,10 @@ class Reading:
 
     def oldest_by_tenant(self, builds: Iterable[str], top: int = metrics.TOP_TENANTS, lane: str = "live") -> dict[str, float]:
         """Return the tenants that wait longest in a lane, and since when, without those that wait for groups in `builds` only."""
-        skipped = {*builds, *(group.group for group in self.groups if group.lane != lane)}
+        skipped, lanes = set(builds), {group.group: group.lane for group in self.groups}
         since: dict[str, float] = {}
         for (group, _, _), ahead in self.ahead.items():
-            if group not in skipped:
+            if group not in skipped and lanes.get(group, "live") == lane:
                 for tenant, when in ahead.tenants.items():
                     since[tenant] = min(when, since.get(tenant, when))
         return dict(sorted(since.items(), key=lambda found: found[1])[:top])

@@ -46,9 +46,10 @@ class Dashboard:
 
 
 def quantiles(metric: str, by: str, selector: str = "") -> tuple[tuple[str, str], ...]:
-    """Return p50 and p99 of a histogram, a line for each value of label `by`."""
+    """Return p50 and p99 of a histogram, a line for each value of the labels `by`."""
     inner = f"sum by (le, {by}) (rate({metric}_bucket{selector}[$__rate_interval]))"
-    return tuple((f"histogram_quantile({q}, {inner})", f"{{{{{by}}}}} p{name}") for q, name in ((0.5, 50), (0.99, 99)))
+    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
+    return tuple((f"histogram_quantile({q}, {inner})", f"{legend} p{name}") for q, name in ((0.5, 50), (0.99, 99)))
 
 
 def rate(metric: str, by: str, selector: str = "") -> tuple[str, str]:
@@ -63,7 +64,14 @@ OVERVIEW = Dashboard(
     "docdelta: overview",
     (
         Panel("Canary age", (("min(docdelta_canary_age_seconds)", "age"),), "s", "stat", 4, "End to end, as a reader sees it."),
-        Panel("Oldest event not searchable", (("max(docdelta_oldest_unsynced_seconds) or vector(0)", "age"),), "s", "stat", 4),
+        Panel(
+            "Oldest event not searchable",
+            (('max(docdelta_oldest_unsynced_seconds{lane="live"}) or vector(0)', "age"),),
+            "s",
+            "stat",
+            4,
+            "Without what waits in the bulk lane.",
+        ),
         Panel("Dead letters open", (("max(docdelta_dead_letter_records)", "records"),), kind="stat", width=4),
         Panel("Apps not ready", (("count(docdelta_app_ready == 0) or vector(0)", "apps"),), kind="stat", width=4),
         Panel("Waiting for another side", (("sum(docdelta_waiting_operations)", "operations"),), kind="stat", width=4),
@@ -98,8 +106,23 @@ LAG = Dashboard(
             "Partitions furthest behind",
             (("topk(10, max by (group, topic, partition) (docdelta_consumer_lag_records))", "{{group}} {{topic}} {{partition}}"),),
         ),
-        Panel("Tenants that wait longest", (("max by (tenant) (docdelta_oldest_unsynced_seconds)", "{{tenant}}"),), "s"),
-        Panel("Publish to searchable", quantiles("docdelta_publish_to_searchable_seconds", "batch"), "s"),
+        Panel(
+            "Tenants that wait longest",
+            (("max by (tenant, lane) (docdelta_oldest_unsynced_seconds)", "{{tenant}} {{lane}}"),),
+            "s",
+        ),
+        Panel("Publish to searchable, by lane", quantiles("docdelta_publish_to_searchable_seconds", "batch, lane"), "s"),
+        Panel("Bulk changes passed on", (rate("docdelta_bulk_forwarded_total", "instance"),), "ops"),
+        Panel("Wait in the bulk lane", quantiles("docdelta_bulk_wait_seconds", "instance"), "s"),
+        Panel(
+            "Bulk changes under way, and how many may be",
+            (
+                ("sum(docdelta_bulk_under_way_records)", "under way"),
+                ("sum(docdelta_bulk_window_records)", "window"),
+            ),
+            about="The window grows while live edits find the way free, and shrinks when they would queue.",
+        ),
+        Panel("Bulk changes whose outcome was not heard", (rate("docdelta_bulk_unheard_total", "instance"),), "ops"),
         Panel("From a stage's input to the end of its work", quantiles("docdelta_stage_seconds", "stage"), "s"),
         Panel("Canary age", (("min by (tenant) (docdelta_canary_age_seconds)", "{{tenant}}"),), "s"),
         Panel("Canaries written", (("sum(increase(docdelta_canary_written_total[5m]))", "in 5 minutes"),)),
@@ -119,6 +142,25 @@ BATCHES = Dashboard(
         Panel("Outcomes of each batch", (rate("docdelta_documents_total", "batch, outcome"),), "ops"),
         Panel("Embeddings of each batch", (rate("docdelta_embeddings_total", "batch, source"),), "ops"),
         Panel("Chunks of each batch", (rate("docdelta_chunks_total", "batch, change"),), "ops"),
+        Panel(
+            "Drift: points that are not what their manifest says",
+            (("sum by (batch, kind) (docdelta_drift_points)", "{{batch}} {{kind}}"),),
+            about="Over all workers. docdelta audit names them.",
+        ),
+        Panel(
+            "Since the last full round of the audit",
+            (("time() - min by (batch) (docdelta_audit_round_timestamp_seconds)", "{{batch}}"),),
+            "s",
+            about="Of the worker that is furthest behind.",
+        ),
+        Panel(
+            "Audit: points compared and read",
+            (
+                ("sum by (batch) (rate(docdelta_audit_compared_points_total[$__rate_interval]))", "{{batch}} compared"),
+                ("sum by (batch) (rate(docdelta_audit_read_points_total[$__rate_interval]))", "{{batch}} read"),
+            ),
+            "ops",
+        ),
         Panel("Apps that are ready", (("sum by (app) (docdelta_app_ready)", "{{app}}"),)),
         Panel("Partitions owned, over all workers", (("sum by (app) (docdelta_assigned_partitions)", "{{app}}"),)),
     ),

@@ -86,7 +86,8 @@ def _tell(found: Status, now: datetime) -> None:
     for breaker in found.standing.breakers():
         advice = f"docdelta breaker approve|reject {breaker.tenant}" if breaker.open_since else "see docdelta breaker list"
         say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {len(breaker.held):,} events are held: {advice}")
-    say(f"\nlag {found.lag}; oldest unsynced: {_waiting(found.oldest, now)}; dead letters {found.dead_letters}")
+    bulk = f", {found.bulk_lag} of it waits in the bulk lane" if found.bulk_lag else ""
+    say(f"\nlag {found.lag}{bulk}; oldest unsynced: {_waiting(found.oldest, now)}; dead letters {found.dead_letters}")
 
 
 def _waiting(waiting: Waiting | None, now: datetime) -> str:

@@ -65,11 +65,17 @@ class Status:
         """Records ahead of all groups."""
         return sum(group.lag for group in self.groups)
 
+    @property
+    def bulk_lag(self) -> int:
+        """Records of [bulk] that are not passed on yet; part of `lag`."""
+        return sum(group.lag for group in self.groups if group.lane == "bulk")
+
     def as_json(self, now: datetime) -> dict[str, Any]:
         """Return the status as `docdelta status --json` prints it."""
         return {
             "batches": [_batch_json(batch) for batch in self.batches],
             "lag": self.lag,
+            "bulk_lag": self.bulk_lag,
             "groups": [_group_json(group) for group in self.groups],
             "oldest_unsynced": _waiting_json(self.oldest, now),
             "dead_letters": self.dead_letters,
@@ -153,6 +159,7 @@ def _batch_json(batch: BatchStatus) -> dict[str, Any]:
 def _group_json(group: GroupLag) -> dict[str, Any]:
     return {
         "group": group.group,
+        "lane": group.lane,
         "lag": group.lag,
         "partitions": [
             {

@@ -28,7 +28,7 @@ from tests.stack.scrape import free_port, scrape_when
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NEEDS_MORE = {
     "docdelta_batch_build_": "no build runs here",
-    "max by (tenant) (docdelta_oldest_unsynced_seconds)": "nothing waits here; the overview shows 0",
+    "max by (tenant, lane) (docdelta_oldest_unsynced_seconds)": "nothing waits here; the overview shows 0",
 }
 """Queries that find nothing on a quiet worker, and why."""
 pytestmark = pytest.mark.slow
