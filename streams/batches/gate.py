@@ -40,7 +40,7 @@ class Evidence:
 
     batch: BatchRecord
     offsets: tuple[PartitionLag, ...]
-    """Of the batch's group in [parsed] and [changes.<batch>]."""
+    """Where the batch stands in [parsed] and [changes.<batch>]: at the first record without an outcome, commits or not."""
     parsed_topic: str
     agreement: Agreement
     unknown: tuple[str, ...]
@@ -54,6 +54,8 @@ class Evidence:
     probes: int
     missed_probes: tuple[str, ...]
     recall: Recall | None = None
+    uncommitted: int = 0
+    """Records that are done and not committed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,13 @@ def _launch(evidence: Evidence) -> Line:
 
 def _lag(evidence: Evidence, limits: Limits) -> Line:
     lag = sum(each.lag for each in evidence.offsets)
-    return Line("lag", lag <= limits.max_lag, f"{lag:,} records, limit {limits.max_lag:,}", "wait, or add workers", waits=True)
+    held = (
+        f"; {evidence.uncommitted:,} more are done and not committed yet: after a restart or takeover workers hold commits back"
+        if evidence.uncommitted
+        else ""
+    )
+    figure = f"{lag:,} records, limit {limits.max_lag:,}{held}"
+    return Line("lag", lag <= limits.max_lag, figure, "wait, or add workers", waits=True)
 
 
 def _coverage(evidence: Evidence) -> Line:

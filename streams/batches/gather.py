@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from schemas.batch import BatchRecord, LaunchRecord
+from streams.batches.done import standing
 from streams.batches.evidence import Agreement, Planned, agree, planned_of
 from streams.batches.gate import Evidence, Recall
 from streams.batches.outcomes import Outcomes, strays
@@ -16,7 +17,7 @@ from streams.batches.record import collection_spec, policy_of
 from streams.controls.standing import read_held
 from streams.kafka.admin import group_lag
 from streams.kafka.offsets import end_offsets
-from streams.kafka.read import read_topic
+from streams.kafka.read import read_span, read_topic
 from streams.ports import Query, Readiness, StoredPoint, VectorIndex
 from streams.settings import Settings
 
@@ -71,14 +72,9 @@ async def gather(
     ):
         outcomes.take(record)
     letters = await asyncio.to_thread(
-        lambda: strays(
-            read_topic(settings.kafka, topics.dead_letters, begin=launch.dead_letters if launch else None), batch.batch
-        )
+        lambda: strays(read_topic(settings.kafka, topics.dead_letters, begin=launch.dead_letters if launch else None), batch.batch)
     )
-    held = {
-        key.decode("utf-8", "replace"): each.change.why
-        for key, each in (await asyncio.to_thread(read_held, settings)).items()
-    }
+    held = {key.decode("utf-8", "replace"): each.change.why for key, each in (await asyncio.to_thread(read_held, settings)).items()}
     probes, missed = await probe(index, batch.collection, agreement) if spec is not None else (0, ())
     recall = None
     if compare is not None and served is not None and spec is not None:
@@ -86,9 +82,11 @@ async def gather(
     offsets = await asyncio.to_thread(
         group_lag, settings.kafka, topics.batch_group(batch.batch), [topics.parsed, topics.changes(batch.batch)]
     )
+    done = await asyncio.to_thread(standing, offsets, outcomes, topics.parsed, partial(read_span, settings.kafka))
     return Evidence(
         batch=batch,
-        offsets=tuple(offsets),
+        offsets=tuple(done),
+        uncommitted=sum(each.lag for each in offsets) - sum(each.lag for each in done),
         parsed_topic=topics.parsed,
         agreement=agreement,
         unknown=unknown,

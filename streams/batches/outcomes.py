@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from schemas.codec import decode
 from schemas.dead_letter import DeadLetter
 from schemas.receipt import Receipt
 from streams.ports import InRecord
+
+Event = tuple[str, str, int, str, datetime | None]
+"""Tenant, document, revision, event id, and when the event was received: all that tells two apart."""
 
 
 @dataclass(slots=True)
@@ -22,8 +26,8 @@ class Outcomes:
     borrowed: int = 0
     chunks: int = 0
     """Added less removed."""
-    _counted: set[tuple[str, str, int, str]] = field(default_factory=set)
-    """Events whose figures are in: a receipt that is repeated (a crash, a re-check) is the same one."""
+    events: set[Event] = field(default_factory=set)
+    """Events that have an outcome: a receipt that is repeated (a crash, a re-check) is the same one."""
 
     def take(self, record: InRecord) -> bool:
         """Take a record of [receipts]. Returns whether it is of this batch."""
@@ -33,9 +37,10 @@ class Outcomes:
         if receipt.batch != self.batch:
             return False
         self.newest[receipt.tenant_id, receipt.document_id] = receipt
-        event = (receipt.tenant_id, receipt.document_id, receipt.revision, receipt.event_id)
-        if receipt.outcome == "indexed" and event not in self._counted:
-            self._counted.add(event)
+        event = (receipt.tenant_id, receipt.document_id, receipt.revision, receipt.event_id, receipt.received_at)
+        is_first = event not in self.events
+        self.events.add(event)
+        if receipt.outcome == "indexed" and is_first:
             self.embedded += receipt.embedded
             self.reused += receipt.reused
             self.borrowed += receipt.borrowed

@@ -6,12 +6,15 @@ import asyncio
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from schemas.batch import BatchRecord, LaunchRecord
+from streams.batches.done import standing
 from streams.batches.gate import Limits, Recall, Verdict, judge
 from streams.batches.gather import Compare, gather, note_launch
 from streams.batches.ledger import Clerk, Ledger, clerk_of, with_state
+from streams.batches.outcomes import Outcomes
 from streams.batches.preview import Preview, preview, sample_of
 from streams.batches.record import policy_of
 from streams.batches.retire import Remover, RetirePlan, plan_retire
@@ -20,7 +23,7 @@ from streams.crash_points import reached
 from streams.errors import NotPrepared
 from streams.kafka.admin import apply_topics, delete_groups, delete_topics, group_lag
 from streams.kafka.client import make_admin
-from streams.kafka.read import read_topic
+from streams.kafka.read import read_span, read_topic
 from streams.ports import Embedder, VectorIndex
 from streams.settings import Settings
 from streams.topics import batch_topics
@@ -96,9 +99,7 @@ class Site:
         """Return what retiring a batch removes. Raises NotPrepared where it must not go."""
         batch, topics, kafka = self.batch(ledger, name), self.settings.topics, self.settings.kafka
         aliases = {
-            alias: target
-            for alias in {batch.alias, self.alias}
-            if (target := await self.index.alias_target(alias)) is not None
+            alias: target for alias in {batch.alias, self.alias} if (target := await self.index.alias_target(alias)) is not None
         }
         points = await self.index.count(batch.collection) if batch.collection in await self.index.collections() else None
         names = (topics.batch_group(name), tuple(topic.name for topic in batch_topics(topics, name, kafka.partitions)))
@@ -120,13 +121,21 @@ class Site:
         reached("rollout.ready")
         return ledger
 
-    async def lag(self, batch: BatchRecord) -> int:
-        """Return the records that a batch is behind."""
-        topics = self.settings.topics
-        parts = await asyncio.to_thread(
-            group_lag, self.settings.kafka, topics.batch_group(batch.batch), [topics.parsed, topics.changes(batch.batch)]
-        )
-        return sum(part.lag for part in parts)
+    async def lag(self, batch: BatchRecord, enough: int = 0) -> int:
+        """Return the records that a batch is behind. With more than `enough`, those done and not committed yet are left out."""
+        kafka, topics = self.settings.kafka, self.settings.topics
+
+        def work() -> int:
+            places = [topics.parsed, topics.changes(batch.batch)]
+            committed = group_lag(kafka, topics.batch_group(batch.batch), places)
+            if (lag := sum(part.lag for part in committed)) <= enough:
+                return lag
+            outcomes = Outcomes(batch.batch)
+            for record in read_topic(kafka, topics.receipts, begin=batch.launch.receipts if batch.launch else None):
+                outcomes.take(record)
+            return sum(part.lag for part in standing(committed, outcomes, topics.parsed, partial(read_span, kafka)))
+
+        return await asyncio.to_thread(work)
 
     async def preview(self, served: BatchRecord, wanted: BatchRecord) -> Preview:
         """Return what changes from one batch's policy to another's, on a sample of [parsed]."""

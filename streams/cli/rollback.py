@@ -43,7 +43,8 @@ async def roll_back(site: Site, dry_run: bool = False, force: bool = False) -> i
     target = plan.target
     if await site.index.collection_spec(target.collection) != collection_spec(target, policy_of(target)):
         raise NotPrepared(f"collection {target.collection} is gone or not batch {target.batch}'s: roll its policy out again")
-    lag, limit = await site.lag(target), site.settings.batches.max_lag
+    limit = site.settings.batches.max_lag
+    lag = await site.lag(target, enough=limit)
     if lag > limit and not force:
         raise NotPrepared(
             f"batch {target.batch} is {lag:,} records behind, limit {limit:,}: wait for its workers, "

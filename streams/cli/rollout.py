@@ -29,6 +29,8 @@ SAY_SECONDS = 5.0
 """Into a pipe, progress is a line so often."""
 GATE_SECONDS = 3.0
 """Between two looks of the gate while it waits."""
+QUIET_SECONDS = 8.0
+"""Without a step for so long, a build is put before the gate although its commits are behind."""
 
 
 def rollout(
@@ -135,7 +137,9 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
         if now - said_at > (1.0 if quick else SAY_SECONDS) and str(look) != said:
             said, said_at = str(look), now
             note(f"{batch.batch}: {look}")
-        if over or (not look.left and look.lag <= site.settings.batches.max_lag and now >= gate_at):
+        is_there = not look.left and look.lag <= site.settings.batches.max_lag
+        is_quiet = look.documents > 0 and look.stalled > QUIET_SECONDS  # all may be done and not committed yet: the gate knows
+        if over or ((is_there or is_quiet) and now >= gate_at):
             ledger = await site.ledger()
             _still_mine(ledger, batch)
             verdict = await site.gate(ledger.batches[batch.batch], ledger, wish.golden)
@@ -145,7 +149,7 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
             for line in verdict.lines:
                 if not line.passed:
                     note(f"{batch.batch} waits: {line}")
-            gate_at = time.monotonic() + GATE_SECONDS
+            gate_at = time.monotonic() + (GATE_SECONDS if is_there else QUIET_SECONDS)
     raise AssertionError("unreachable: a build is followed without end")
 
 

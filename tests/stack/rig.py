@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -41,6 +42,7 @@ limits: {max_tokens: 120}
 embedding: {model: hashing-v1, dimensions: 64}
 payload: {attributes: [owner]}
 """
+HASHING = EmbedderSettings(kind="hashing")
 PATIENCE = 90.0
 PLACEMENT = ("revision", "order_key", "payload_hash")
 """Payload fields that a rebuild may give otherwise."""
@@ -85,12 +87,17 @@ class Rig:
     shim: Shim
     folder: Path
     policy: ChunkPolicy = field(default_factory=lambda: load_policy(POLICY))
+    first_policy: str = POLICY
+    """YAML of the policy that `init` begins with; `policy` is the one whose collection is looked at."""
+    embedder: EmbedderSettings = HASHING
+    least_cosine: float = 1 - 1e-9
+    """Between a stored vector and one made anew. A quantised model's vectors depend a little on what is embedded with them."""
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
         """Settings that reach broker and index from this process."""
-        return Settings(kafka=self.kafka, qdrant=QdrantSettings(url=self.shim.url), embedder=EmbedderSettings(kind="hashing"))
+        return Settings(kafka=self.kafka, qdrant=QdrantSettings(url=self.shim.url), embedder=self.embedder)
 
     @property
     def collection(self) -> str:
@@ -109,7 +116,8 @@ class Rig:
             "DOCDELTA_KAFKA__HEARTBEAT_SECONDS": "1",
             "DOCDELTA_KAFKA__REBALANCE_TIMEOUT_SECONDS": "10",
             "DOCDELTA_QDRANT__URL": self.shim.url,
-            "DOCDELTA_EMBEDDER__KIND": "hashing",
+            "DOCDELTA_EMBEDDER__KIND": self.embedder.kind,
+            "DOCDELTA_EMBEDDER__DIRECTORIES": json.dumps({name: str(path) for name, path in self.embedder.directories.items()}),
             "DOCDELTA_PARSER__PROCESSES": "1",
             "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS": "3",  # short, so that re-checks fall among everything else
             "DOCDELTA_WORKER__METRICS_PORT": "0",
@@ -133,7 +141,7 @@ class Rig:
 
     async def init(self) -> None:
         """Create topics and the first batch, as an operator does."""
-        (self.folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
+        (self.folder / "policy.yaml").write_text(self.first_policy, encoding="utf-8")
         done = await self.docdelta("init", "--policy", "policy.yaml")
         assert done.returncode == 0, done.stderr
 
@@ -254,11 +262,12 @@ class Rig:
         if not texts:
             return
         stored = await self.shim.index.retrieve(self.collection, list(texts), with_vectors=True)
-        fresh = await open_embedder(EmbedderSettings(kind="hashing"), self.policy.embedding).embed(list(texts.values()))
+        fresh = await open_embedder(self.embedder, self.policy.embedding).embed(list(texts.values()))
         for chunk_id, vector in zip(texts, fresh, strict=True):
             found = stored[chunk_id].vector
             assert found is not None
-            assert np.allclose(found, vector / np.linalg.norm(vector), atol=1e-5), chunk_id
+            one, other = np.asarray(found, np.float64), np.asarray(vector, np.float64)
+            assert one @ other / np.linalg.norm(one) / np.linalg.norm(other) >= self.least_cosine, chunk_id
 
     def _rebuilt(self, change: DocumentChange) -> Any:
         assert change.content is not None
@@ -283,12 +292,19 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(kafka: KafkaSettings, folder: Path, prefix: str, prepare: bool = True) -> AsyncIterator[Rig]:
+async def rig(
+    kafka: KafkaSettings,
+    folder: Path,
+    prefix: str,
+    prepare: bool = True,
+    policy: str = POLICY,
+    embedder: EmbedderSettings = HASHING,
+) -> AsyncIterator[Rig]:
     """Give an installation of its own (topic prefix) and end its workers."""
     own = kafka.model_copy(update={"topic_prefix": prefix, "partitions": PARTITIONS})
     async with running_shim() as shim:
-        made = Rig(own, shim, folder)
-        assert batch_record(made.policy, POLICY, "active", "docdelta", utc_now()).collection == made.collection
+        made = Rig(own, shim, folder, load_policy(policy), policy, embedder)
+        assert batch_record(made.policy, policy, "active", "docdelta", utc_now()).collection == made.collection
         try:
             if prepare:
                 await made.init()
