@@ -15,7 +15,7 @@ from typing import Protocol
 from chunking.manifest import Manifest
 from chunking.policy import ChunkPolicy
 from schemas.record import split_document_key
-from streams.audit.compare import GROUP_CHUNKS, chunks_in, groups
+from streams.audit.compare import GROUP_CHUNKS, chunks_in, groups, judge
 from streams.audit.documents import judge_document
 from streams.audit.findings import Finding, Report, in_order
 from streams.audit.sample import differs, embed_text_of, is_edited
@@ -227,13 +227,14 @@ class Audit:
             stored = await self.walk.index.retrieve(self.walk.collection, list(entries), with_vectors=True)
             self.walk.reads.points += len(stored)
             self.walk.reads.vectors += len(stored)
+            found += [each for each in judge(key, manifest, stored.values()) if each.kind != "missing_point"]
             for chunk_id, point in stored.items():
                 points.append((key, point))
                 if is_edited(point.payload):
                     revision = int(point.payload.get("revision", -1))
                     said = "fields were changed and its hash was not"
                     found.append(Finding("wrong_payload", key, chunk_id, said, revision, payload_edited=True))
-        edited = {finding.chunk_id for finding in found}
+        edited = {finding.chunk_id for finding in found if finding.payload_edited}
         texts = [(key, point, embed_text_of(point.payload, sample.policy)) for key, point in points if point.chunk_id not in edited]
         known = [(key, point, text) for key, point, text in texts if text is not None and text.strip()]
         for start in range(0, len(known), SAMPLE_BATCH):

@@ -4,8 +4,8 @@ Partition by partition, its manifests are held against counts of digests (`walk.
 a pause between, and count as drift when two looks agree and nothing of them is on its way. What drifted is looked at again until
 it is mended. Facets and points are charged to a rate (`audit.points_per_second`), and live work goes first.
 
-It sees what marks can see. Vectors, payloads edited under their own hash, and documents that the batch has never heard of, are for
-`docdelta audit`, which has the whole log before it.
+It sees what marks can see. Vectors, payloads edited under their own hash, points without marks, and documents that the batch has
+never heard of, are for `docdelta audit`, which has the whole log before it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from streams.audit.findings import POINT_KINDS, Finding
 from streams.audit.walk import Walk
 from streams.errors import DocdeltaError
 from streams.index.marks import BUCKETS, bucket_of
+from streams.kafka.partitioner import partition_of
 from streams.ports import VectorIndex
 
 log = structlog.get_logger(__name__)
@@ -90,6 +91,9 @@ class Watch:
     async def run(self) -> None:
         """Watch for ever. Errors of index and broker end a round, not the watch."""
         metrics.AUDIT_ROUND.labels(self.batch).set(self.now())
+        metrics.AUDIT_COMPARED.labels(self.batch)
+        metrics.AUDIT_READ.labels(self.batch)
+        self.show()
         try:
             while True:
                 await self._rest(self.every_seconds)
@@ -144,7 +148,9 @@ class Watch:
             if partition not in self.owned.partitions():
                 return False
             for key in await self._differing(walk, partition, group):
-                self.suspects.setdefault(key, _Suspect(partition))
+                home = partition_of(key, self.partitions)  # a mark may stand in the wrong place
+                if home in self.owned.partitions():
+                    self.suspects.setdefault(key, _Suspect(home))
         return True
 
     async def _differing(self, walk: Walk, partition: int, group: Group) -> set[bytes]:
