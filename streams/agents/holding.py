@@ -41,6 +41,7 @@ from streams.steps import breaker
 from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, Effect, HeldMark, Seen, ToEnd, ToParse, effect_of, settle_change
 
+EPOCH_LETTERS = 8
 Settled = ToParse | ToEnd | AlreadySettled
 
 
@@ -170,15 +171,18 @@ class Holding:
         if isinstance(answer, breaker.Dropped):
             return Drop(f"{answer.by} decided against it (docdelta breaker reject); the document stays as it is")
         if isinstance(answer, breaker.Counts):
-            decided = now.newest_decision(tenant)
-            since = decided.at.timestamp() if decided is not None else 0.0
-            figures = self.counts.figures(tenant, answer.what, event.at, since, self.owned())
+            figures = self.counts.figures(tenant, answer.what, event.at, self.epoch(tenant), self.owned())
             if not breaker.trips(self.limits, answer.what, figures, self.partitions):
                 return Pass(counting=answer.what)
             await self._trip(tenant, event.standing.partition, answer.what, figures)
         opened = now.open_breaker(tenant)
         words = opened.first.reason if opened is not None else "its breaker is open"
         return Keep("breaker", f"{words}; decide with docdelta breaker approve {tenant}, or reject {tenant}")
+
+    def epoch(self, tenant: str) -> str:
+        """Return what a row of this tenant is to be counted under."""
+        decided = self.controls.now.newest_decision(tenant)
+        return decided.id[:EPOCH_LETTERS] if decided is not None else ""
 
     async def _trip(self, tenant: str, partition: int, what: Counted, figures: Figures) -> None:
         decided = self.controls.now.newest_decision(tenant)

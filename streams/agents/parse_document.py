@@ -147,7 +147,9 @@ class ParserAgent:
                 remember = failed(decision.seen)
         reached("parser.published")
         if remember is not None:
-            remember = replace(dated(remember, event.row, event.effect, 0.0 if answer.covered else event.at), offset=record.offset)
+            epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
+            at = 0.0 if answer.covered else event.at
+            remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset)
         await self._let_go(event, remember)
 
     async def _let_go(self, event: Event, remember: Seen | None) -> None:

@@ -47,9 +47,9 @@ class TenantCounts:
     """One tenant in one partition."""
 
     live: int = 0
-    removed: Slices = field(default_factory=Slices)
-    """Documents that are gone, by when they went."""
-    changed: Slices = field(default_factory=Slices)
+    removed: dict[str, Slices] = field(default_factory=lambda: defaultdict(Slices))
+    """Documents that are gone, by when they went; by epoch (`Seen.epoch`)."""
+    changed: dict[str, Slices] = field(default_factory=lambda: defaultdict(Slices))
     """Documents that are there and were edited, by when they were last."""
     held: dict[HeldReason, int] = field(default_factory=dict)
 
@@ -94,19 +94,20 @@ class Counts:
             if not self._in_hand[tenant, what]:
                 del self._in_hand[tenant, what]
 
-    def figures(self, tenant: str, what: Counted, at: float, since: float, owned: Collection[int]) -> Figures:
-        """Return what there would be with one more event at `at`. `since`: what happened before that moment is not counted.
+    def figures(self, tenant: str, what: Counted, at: float, epoch: str, owned: Collection[int]) -> Figures:
+        """Return what there would be with one more event at `at`. What passed under another epoch is not counted.
 
         Counted over the window that ends at `at`; what is later than `at` is in it. Of the partitions `owned`, which must have been
         loaded: others may have changed elsewhere.
         """
-        first = max(self.slice_of(at) - SLICES, self.slice_of(since)) + 1
+        first = self.slice_of(at) - SLICES + 1
         live = counted = 0
         for partition in owned:
             counts = self._partitions.get(partition, {}).get(tenant)
             if counts is not None:
                 live += counts.live
-                counted += (counts.removed if what == "deletes" else counts.changed).since(first)
+                slices = (counts.removed if what == "deletes" else counts.changed).get(epoch)
+                counted += slices.since(first) if slices is not None else 0
         in_hand = self._in_hand[tenant, what]
         there = live + counted if what == "deletes" else live
         return Figures(
@@ -131,9 +132,9 @@ class Counts:
         if seen.held is not None:
             counts.held[seen.held.reason] = counts.held.get(seen.held.reason, 0) + sign
         if seen.at and seen.deleted:
-            counts.removed.add(self.slice_of(seen.at), sign)
+            counts.removed[seen.epoch].add(self.slice_of(seen.at), sign)
         elif seen.at and seen.changed and seen.live:
-            counts.changed.add(self.slice_of(seen.at), sign)
+            counts.changed[seen.epoch].add(self.slice_of(seen.at), sign)
 
 
 def tenant_of(key: bytes) -> str:

@@ -61,6 +61,8 @@ class Seen:
     """When the event that last changed the document reached [documents], seconds since 1970. 0: not known, or not to be counted."""
     changed: bool = False
     """That event found the document there: it was an edit, not a first upsert."""
+    epoch: str = ""
+    """Of the newest decision on the tenant's breaker when it passed, the first letters: what is decided begins to count anew."""
     held: HeldMark | None = None
     """A newer event of the document that is kept back."""
 
@@ -78,7 +80,7 @@ class Seen:
         """Return a compact, truthy form. What is not known is left out, so that old and new rows are the same."""
         row: list[object] = [self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]
         if self.at or self.changed or self.held is not None:
-            row += [self.at, self.changed]
+            row += [self.at, self.changed, self.epoch]
         if self.held is not None:
             row.append(astuple(self.held))
         return json.dumps(row).encode()
@@ -87,9 +89,9 @@ class Seen:
     def from_bytes(cls, value: bytes) -> Seen:
         """Return what `to_bytes` wrote, here or in an earlier release. Raises ValueError on anything else."""
         revision, fingerprint, deleted, failed, event_id, offset, *rest = json.loads(value)
-        at, changed, *held = rest or (0.0, False)
+        at, changed, epoch, *held = rest or (0.0, False, "")
         mark = HeldMark(*held[0]) if held else None
-        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, mark)
+        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, mark)
 
 
 Effect = Literal["removal", "change"]
@@ -168,17 +170,17 @@ def newest_revision(row: Seen | None) -> int:
     return max(row.revision, waiting, 0)
 
 
-def dated(seen: Seen, before: Seen | None, effect: Effect | None, at: float) -> Seen:
+def dated(seen: Seen, before: Seen | None, effect: Effect | None, at: float, epoch: str) -> Seen:
     """Return a document's new row with the time of its last change: `at` (0: not to be counted), or that of the row `before`.
 
     `effect`: what the event took away from the document, or None.
     """
     if effect is not None:
-        return replace(seen, at=at, changed=effect == "change")
+        return replace(seen, at=at, changed=effect == "change", epoch=epoch)
     was_live = before is not None and before.live
     if not seen.deleted and not was_live:
         return replace(seen, at=at)
-    return seen if before is None else replace(seen, at=before.at, changed=before.changed)
+    return seen if before is None else replace(seen, at=before.at, changed=before.changed, epoch=before.epoch)
 
 
 def effect_of(decision: ToParse | ToEnd | AlreadySettled, row: Seen | None) -> Effect | None:

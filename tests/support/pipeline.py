@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,19 @@ from schemas.document_change import Content, DocumentChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
 from streams.agents.chunk_document import ChunkerAgent
+from streams.agents.holding import Holding
 from streams.agents.index_changes import IndexerAgent
 from streams.agents.manifests import Manifests
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import Outbox
+from streams.controls.counts import Counts
 from streams.embedders.hashing import hashed
 from streams.errors import PoisonRecord
 from streams.index.memory import MemoryIndex
 from streams.ports import CollectionSpec, IndexPlan, InRecord, Vector
+from streams.steps.limits import Limits as BreakerLimits
 from streams.topics import TopicNames
-from tests.support.ports import MemoryLog, MemoryTable, SteppingClock, impatient
+from tests.support.ports import MemoryLog, MemoryTable, MemoryView, SteppingClock, impatient
 
 DIMENSIONS = 32
 POLICY = ChunkPolicy(
@@ -99,6 +102,8 @@ class Pipeline:
     seen: MemoryTable = field(default_factory=MemoryTable)
     table: MemoryTable = field(default_factory=MemoryTable)
     group_size: int = 8
+    breaker: BreakerLimits | None = None
+    """With a door before the parser, or without."""
     positions: dict[str, int] = field(default_factory=dict)
     parses: int = 0
 
@@ -116,6 +121,13 @@ class Pipeline:
         }
         manifests = Manifests(self.table)
         self.parser = ParserAgent(outboxes["parser"], self.seen, self._parse, _no_fetch, 1_000_000)
+        if self.breaker is not None:
+            self.view = MemoryView(self.log, self.names.controls)
+            self.view.look()
+            counts = Counts(self.breaker.window_seconds)
+            counts.load(0, self.seen.values.items())
+            self.holding = Holding(outboxes["parser"], self.view, counts, self.breaker, lambda: {0}, 1, "worker")
+            self.parser = replace(self.parser, holding=self.holding)
         tokens = counter(self.policy.limits.tokenizer)
         self.chunker = ChunkerAgent(outboxes["chunker"], manifests, self.index, self.batch, self.policy, tokens, self.embedder)
         self.indexer = IndexerAgent(outboxes["indexer"], manifests, self.index, self.embedder, self.batch)
@@ -126,10 +138,10 @@ class Pipeline:
             raise PoisonRecord("unreadable markup")
         return parse_document(data, media_type, **about)
 
-    def send_raw(self, key: bytes | None, value: bytes | None) -> None:
+    def send_raw(self, key: bytes | None, value: bytes | None, headers: Mapping[str, bytes] | None = None) -> None:
         """Append any record to [documents]."""
         topic = self.log.topics[self.names.documents]
-        topic.append(InRecord(self.names.documents, 0, len(topic), key, value))
+        topic.append(InRecord(self.names.documents, 0, len(topic), key, value, headers or {}))
 
     def send(self, document: str, revision: int, text: str | None, tenant: str = "A", **fields: Any) -> None:
         """Append a revision in Markdown, or an end (`text` None)."""

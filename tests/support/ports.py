@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from streams.controls.state import Controls
 from streams.errors import PoisonRecord
 from streams.patience import Patience
 from streams.ports import InRecord
@@ -46,6 +47,25 @@ class MemoryTable:
         assert value, "table values must be truthy"
         await asyncio.sleep(0)
         self.values[key] = value
+
+
+@dataclass
+class MemoryView:
+    """[controls] as one worker knows it: what stood in the log when it last looked."""
+
+    log: MemoryLog
+    topic: str
+    now: Controls = field(default_factory=Controls)
+    position: int = 0
+
+    def look(self) -> None:
+        """Take what came since."""
+        for record in self.log.topics[self.topic][self.position :]:
+            self.now.apply(record)
+        self.position = len(self.log.topics[self.topic])
+
+    async def know(self, release: str) -> None:
+        self.look()
 
 
 @dataclass

@@ -80,7 +80,7 @@ def why(seen: int | None, *receipts: Receipt, op: str = "upsert", points: int = 
         pytest.param(why(2, receipt(2, "held", "", "breaker")), "held", "breaker", id="held-at-the-door"),
         pytest.param(why(2, receipt(2, "held", ""), receipt(2, "indexed")), "current", "is settled", id="held-then-let-pass"),
         pytest.param(
-            why(2, receipt(2, "unchanged", "", "ops decided"), op="delete"), "current", "dropped: ops decided", id="a-dropped-delete"
+            why(2, receipt(2, "unchanged", "", "ops said"), op="delete"), "current", "dropped: ops said", id="a-dropped-delete"
         ),
         pytest.param(
             why(2, receipt(1, "indexed"), receipt(2, "dead_lettered", "", "unreadable markup")),

@@ -1,0 +1,300 @@
+"""The door: a mass delete is held, a paused tenant is parked, and both go on, or are dropped, as a person decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.record import document_key
+from streams.errors import NotPrepared
+from streams.steps.limits import Limits
+from streams.steps.settle_change import Seen
+from tests.support.desk import desk_over
+from tests.support.pipeline import Pipeline, sections
+
+LIMITS = Limits(share=0.5, minimum=4)
+NAMES = [f"d{number}" for number in range(8)]
+
+
+async def a_site(limits: Limits = LIMITS, tenant: str = "A") -> Pipeline:
+    """Return a pipeline with eight documents at revision 1."""
+    pipeline = Pipeline(breaker=limits)
+    for name in NAMES:
+        pipeline.send(name, 1, sections(name), tenant, event_id=f"{name}@1")
+    await pipeline.drain()
+    return pipeline
+
+
+async def there(pipeline: Pipeline, tenant: str = "A") -> list[str]:
+    """Return the documents that have points."""
+    return [name for name in NAMES if await pipeline.ids(name, tenant)]
+
+
+def delete_all(pipeline: Pipeline, revision: int = 2, tenant: str = "A") -> None:
+    for name in NAMES:
+        pipeline.send(name, revision, None, tenant, event_id=f"{name}@{revision}")
+
+
+def held(pipeline: Pipeline) -> set[str]:
+    return {each.change.document_id for each in desk_over(pipeline).held().values()}
+
+
+async def test_what_goes_beyond_the_share_is_held_and_stays_served() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    # Three pass; the fourth would make it half.
+    assert await there(pipeline) == NAMES[3:]
+    assert held(pipeline) == set(NAMES[3:])
+    outcomes = {receipt.event_id: receipt for receipt in pipeline.receipts()}
+    assert [outcomes[f"{name}@2"].outcome for name in NAMES] == ["indexed"] * 3 + ["held"] * 5
+    assert "4 of 8 documents (50%) were deleted within 3,600 s" in outcomes["d7@2"].reason
+    assert "docdelta breaker approve A" in outcomes["d7@2"].reason
+
+
+async def test_upserts_and_other_tenants_go_on_while_a_breaker_is_open() -> None:
+    pipeline = await a_site()
+    for name in NAMES[:2]:
+        pipeline.send(name, 1, sections(name), "B")
+    delete_all(pipeline)
+    pipeline.send("d7", 3, sections("edited"), event_id="edit")
+    pipeline.send("new", 1, sections("new"))
+    pipeline.send("d0", 2, None, "B")
+    await pipeline.drain()
+    assert await pipeline.texts("d7") == ["# edited\n\nedited is told about here at some length, in a sentence of its own."]
+    assert await pipeline.ids("new")
+    assert not await pipeline.ids("d0", "B")
+    # The edit is newer than the delete that was held: that one is over, and says so.
+    assert held(pipeline) == set(NAMES[3:7])
+    last = [receipt for receipt in pipeline.receipts() if receipt.event_id == "d7@2"][-1]
+    assert (last.outcome, last.batch) == ("stale", "")
+
+
+async def test_approved_they_go_and_what_comes_later_is_counted_anew() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    assert desk.rule(desk.plan("A", "approve", "moved away"), 0) == 5
+    await pipeline.drain()
+    assert await there(pipeline) == []
+    assert held(pipeline) == set()
+    assert desk.standing().breakers() == []
+    for name in NAMES:
+        pipeline.send(name, 5, sections(name))
+    delete_all(pipeline, 6)
+    await pipeline.drain()
+    assert len(await there(pipeline)) == 5
+
+
+async def test_rejected_they_stay_and_so_does_what_is_behind_them_on_the_broker() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    delete_all(pipeline, 3)  # on the broker when it is decided, and not yet reached
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "reject", ""), 0)
+    pipeline.view.look()
+    await pipeline.drain()
+    assert await there(pipeline) == NAMES[3:]
+    assert held(pipeline) == set()
+    last = [receipt for receipt in pipeline.receipts() if receipt.event_id == "d7@3"][-1]
+    assert (last.outcome, "ops decided against it" in last.reason) == ("unchanged", True)
+    pipeline.send("d7", 4, None)
+    await pipeline.drain()
+    assert await there(pipeline) == NAMES[3:7]
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+async def test_whatever_is_delivered_again_nothing_counts_twice(verdict: str) -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    for _ in range(3):
+        await pipeline.drain()
+        pipeline.rewind(20)
+        pipeline.restart()
+    await pipeline.drain()
+    assert len(await there(pipeline)) == 5
+    desk = desk_over(pipeline)
+    for _ in range(2):  # killed after it had sent them again, and run anew
+        desk.rule(desk.plan("A", verdict, ""), 0)  # type: ignore[arg-type]
+    for _ in range(3):
+        await pipeline.drain()
+        pipeline.rewind(20)
+        pipeline.restart()
+    await pipeline.drain()
+    assert len(await there(pipeline)) == (0 if verdict == "approve" else 5)
+    assert held(pipeline) == set()
+
+
+async def test_a_worker_that_does_not_know_the_decision_yet_reads_it_before_it_looks_at_a_released_event() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    assert pipeline.view.now.open_breaker("A") is not None
+    await pipeline.drain()
+    assert await there(pipeline) == []
+
+
+async def test_what_was_held_by_a_worker_that_knew_nothing_of_the_decision_is_released_by_the_same_command() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    pipeline.send("d3", 3, None)
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    released = pipeline.log.topics["t.documents"][-5:]
+    del pipeline.log.topics["t.documents"][-5:]  # they come later; first the worker goes on without having looked
+    await pipeline.drain()
+    pipeline.log.topics["t.documents"] += released
+    await pipeline.drain()
+    assert held(pipeline) == {"d3"}
+    plan = desk.plan("A", "approve", "")
+    assert plan.decision is None
+    desk.rule(plan, 0)
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    assert await there(pipeline) == []
+
+
+async def test_two_that_trip_at_once_are_one_state_and_a_late_one_does_not_undo_a_decision() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    topics = pipeline.log.topics
+    (trip,) = topics["t.controls"]
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    late = trip.value.replace(b'"partition":0', b'"partition":1')  # type: ignore[union-attr]
+    topics["t.controls"].append(type(trip)("t.controls", 0, len(topics["t.controls"]), b"breaker/A/1", late))
+    assert desk.controls().open_breaker("A") is None
+
+
+async def test_nothing_is_decided_where_nothing_is_open_and_a_decision_is_not_turned_round() -> None:
+    pipeline = await a_site()
+    desk = desk_over(pipeline)
+    with pytest.raises(NotPrepared, match="is not open"):
+        desk.plan("A", "approve", "")
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk.rule(desk.plan("A", "reject", ""), 0)
+    with pytest.raises(NotPrepared, match="run docdelta breaker reject A"):
+        desk.plan("A", "approve", "")
+
+
+async def test_a_paused_tenant_is_parked_newest_first_and_goes_on_where_it_was() -> None:
+    pipeline = await a_site()
+    desk = desk_over(pipeline)
+    assert desk.pause("A", "", "import runs wild") is None
+    assert desk.pause("A", "", "again") is not None
+    pipeline.view.look()
+    pipeline.send("d0", 2, sections("two"), event_id="d0@2")
+    pipeline.send("d0", 4, sections("four"), event_id="d0@4")
+    pipeline.send("d0", 3, sections("three"), event_id="d0@3")
+    pipeline.send("d0", 1, sections("d0"), event_id="d0@1")
+    pipeline.send("new", 1, sections("new"), event_id="new@1")
+    pipeline.send_raw(b"A/d1", None)
+    pipeline.send("d0", 1, sections("other"), "B")
+    await pipeline.drain()
+    assert held(pipeline) == {"d0", "d1", "new"}
+    assert len(await there(pipeline)) == 8
+    assert not await pipeline.ids("new")
+    assert await pipeline.ids("d0", "B")
+    pipeline.rewind(7)
+    pipeline.restart()
+    await pipeline.drain()
+    assert desk.resume("A", "", 0) == (True, 3)
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    assert (await pipeline.texts("d0"))[0].startswith("# four")
+    assert await pipeline.ids("new")
+    assert not await pipeline.ids("d1")
+    first: dict[str, str] = {}
+    for receipt in pipeline.receipts():
+        if receipt.tenant_id == "A" and receipt.batch == "":
+            first.setdefault(receipt.event_id, receipt.outcome)
+    assert {name: first[name] for name in ("d0@2", "d0@4", "d0@3", "new@1")} == {
+        "d0@2": "held",
+        "d0@4": "held",
+        "d0@3": "stale",
+        "new@1": "held",
+    }
+    row = Seen.from_bytes(pipeline.seen.values[b"A/d0"])
+    assert (row.revision, row.held) == (4, None)
+
+
+async def test_a_mass_delete_of_a_paused_tenant_meets_the_breaker_when_it_goes_on() -> None:
+    pipeline = await a_site()
+    desk = desk_over(pipeline)
+    desk.pause("A", "", "")
+    pipeline.view.look()
+    delete_all(pipeline)
+    await pipeline.drain()
+    assert len(held(pipeline)) == 8
+    desk.resume("A", "", 0)
+    await pipeline.drain()
+    assert await there(pipeline) == NAMES[3:]
+    assert {each.change.reason for each in desk.held().values()} == {"breaker"}
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    await pipeline.drain()
+    assert await there(pipeline) == []
+
+
+async def test_changes_of_all_pages_pass_unless_they_are_asked_to_be_counted() -> None:
+    pipeline, counting = await a_site(), await a_site(Limits(share=0.5, churn_share=0.5, minimum=4))
+    for each in (pipeline, counting):
+        for name in NAMES:
+            each.send(name, 2, sections(f"{name} anew"))
+        each.send("new", 1, sections("new"))
+        await each.drain()
+        assert await each.ids("new")
+    assert held(pipeline) == set()
+    assert held(counting) == set(NAMES[3:])
+    desk = desk_over(counting)
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    await counting.drain()
+    assert held(counting) == set()
+    assert [(await counting.texts(name))[0].split("\n")[0] for name in NAMES] == [f"# {name} anew" for name in NAMES]
+
+
+async def test_ends_and_re_checks_that_take_nothing_away_are_never_held() -> None:
+    pipeline = await a_site()
+    for number in range(20):
+        pipeline.send(f"never-{number}", 1, None)
+    for name in NAMES:
+        pipeline.send(name, 1, sections(name), event_id=f"{name}@again", reindex=True)
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    assert not pipeline.log.topics["t.controls"]
+
+
+async def test_a_small_tenant_is_not_guarded() -> None:
+    pipeline = await a_site(Limits(share=0.5, minimum=100))
+    delete_all(pipeline)
+    await pipeline.drain()
+    assert await there(pipeline) == []
+
+
+async def test_with_the_breaker_off_an_open_one_holds_nothing_more() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    pipeline.breaker = Limits(enabled=False)
+    pipeline.restart()
+    delete_all(pipeline, 3)
+    await pipeline.drain()
+    assert await there(pipeline) == []
+    assert held(pipeline) == set()
+
+
+async def test_a_header_that_is_not_ours_is_ignored() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    value = pipeline.log.topics["t.documents"][-1].value
+    for header in (b"999/x", b"x/y", b"1", b"/", b"\xff/\xff", b"1/" + b"x" * 100):
+        pipeline.send_raw(document_key("A", "d7"), value, {"docdelta-released": header})
+    await pipeline.drain()
+    assert "d7" in held(pipeline)
+    assert await pipeline.ids("d7")
