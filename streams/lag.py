@@ -79,6 +79,8 @@ class LagReader:
     """Reads lag. Blocking, for one thread at a time; remembers what it read ahead where a group has not moved."""
 
     settings: Settings
+    count_letters: bool = True
+    """False: dead letters are counted elsewhere; their index is neither read nor kept."""
     _ahead: dict[tuple[str, str, int], Ahead] = field(default_factory=dict)
     _letters: LetterReader | None = None
 
@@ -98,7 +100,7 @@ class LagReader:
             fresh = {place: start for place, start in behind.items() if place[0] == group.group and place not in known}
             self._ahead |= look_ahead(self.settings.kafka, fresh)
         retired = [batch.batch for batch in batches if batch.state == "retired"]
-        return Reading(tuple(groups), dict(self._ahead), self._open_letters(retired))
+        return Reading(tuple(groups), dict(self._ahead), self._open_letters(retired) if self.count_letters else 0)
 
     def _open_letters(self, retired: list[str]) -> int:
         """Return how many dead letters are open, and keep their index, so that nobody need find out again."""

@@ -9,13 +9,15 @@ from schemas.dead_letter import DeadLetter
 from streams.daemon import in_daemon_thread
 from streams.errors import DocdeltaError
 from streams.ports import VectorIndex
-from streams.reading.why import InIndex, read_points, read_why
+from streams.reading.why import InIndex, read_points
 from streams.repair.dead_letters import FoundLetter, drop, find_letter, named, read_letters, replay
 from streams.repair.reindex import Selection, reindex_documents
+from streams.repair.timeline import Timeline, read_timeline
 from streams.settings import Settings
 
 SHOWN_BYTES = 4_000
 """Of a refused event so much is shown."""
+SHOWN_MOMENTS = 40
 AT_ONCE = 2
 """Readings and actions that run at a time: each is a few reads of the broker."""
 
@@ -31,8 +33,8 @@ class Actions:
         """Return all that is known of a document, its text left out."""
         async with self._room:
             indexed, problems = await self._points(tenant, document)
-            found = await in_daemon_thread(lambda: read_why(self._settings, tenant, document, indexed, problems), "why")
-        return without_text(found.as_json())
+            found = await in_daemon_thread(lambda: read_timeline(self._settings, tenant, document, indexed, problems), "why")
+        return timeline_json(found)
 
     async def _points(self, tenant: str, document: str) -> tuple[InIndex | None, tuple[str, ...]]:
         if self._index is None:
@@ -108,9 +110,17 @@ def readable(raw: bytes | None) -> str | None:
     return part.decode("utf-8", "ignore") + more
 
 
-def without_text(why: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of `why` without the words of the document."""
-    index = why.get("index")
-    if index:
-        why = {**why, "index": {**index, "chunks": [{**chunk, "text": None} for chunk in index["chunks"]]}}
-    return why
+def timeline_json(found: Timeline) -> dict[str, Any]:
+    """Return the timeline of a document as the page shows it: the newest moments, and no word of its text."""
+    told = found.as_json()
+    return {
+        "state": told["state"],
+        "explanation": told["explanation"],
+        "stops": told["stops"],
+        "fix": told["fix"],
+        "chunks": len(found.why.indexed.chunks) if found.why.indexed is not None else None,
+        "revisions": list(found.why.indexed.revisions) if found.why.indexed is not None else [],
+        "timeline": told["timeline"][-SHOWN_MOMENTS:],
+        "earlier": max(0, len(found.moments) - SHOWN_MOMENTS),
+        "problems": list(found.why.problems),
+    }

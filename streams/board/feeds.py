@@ -79,7 +79,7 @@ class Feeds:
 
     def __post_init__(self) -> None:
         self.book = LagBook(self.settings.topics)
-        self._lag_reader = LagReader(self.settings)
+        self._lag_reader = LagReader(self.settings, count_letters=False)
         self._broker: Outage | None = None
         self._index_away: Outage | None = None
         self._alias_target: str | None = None
@@ -212,8 +212,7 @@ class Feeds:
 
     def _lag(self, batches: list[BatchRecord]) -> _LagRead:
         reading = self._lag_reader.read(batches)
-        builds = {self.settings.topics.batch_group(batch.batch) for batch in batches if batch.state in BUILDS}
-        waited_for = [group for group in reading.groups if group.group not in builds]
+        waited_for = [group for group in reading.groups if group.lane != "build"]
         members = group_members(self.settings.kafka, [group.group for group in reading.groups])
         return _LagRead(reading, oldest_waiting(self.settings.kafka, waited_for), members)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from schemas.batch import BatchRecord, BatchState
+from schemas.batch import BatchRecord
 from streams.kafka.offsets import PartitionLag
 from streams.lag import BUILDS, Reading, build_progress
 from streams.reading.waiting import GroupLag, Waiting
@@ -28,11 +28,11 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One consumer group. `batch` and `state` are empty for a group that serves all batches."""
+    """One consumer group. `batch` is empty for one that serves all batches; `lane`: live, bulk or build, whose work it is."""
 
     group: str
     batch: str
-    state: BatchState | None
+    lane: str
     lag: int
     since: float | None
     """When the oldest record ahead of it was written."""
@@ -45,9 +45,9 @@ class GroupRow:
     """Partitions that are not listed."""
 
     @property
-    def is_build(self) -> bool:
-        """True for a group that nobody waits for."""
-        return self.state in BUILDS
+    def is_live(self) -> bool:
+        """True for a group whose work somebody waits for."""
+        return self.lane == "live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class LagBook:
         return GroupRow(
             group=group.group,
             batch=batch.batch if batch else "",
-            state=batch.state if batch else None,
+            lane=group.lane,
             lag=group.lag,
             since=min(ages) if ages else None,
             stands=moved if group.lag else None,

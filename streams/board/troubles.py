@@ -32,6 +32,7 @@ KINDS: Mapping[str, Level] = {
     "paused": "amber",
     "gate_fails": "red",
     "build_stands": "amber",
+    "bulk_stands": "amber",
     "worker_away": "red",
     "worker_waits": "red",
     "commits_stall": "red",
@@ -45,6 +46,8 @@ KINDS: Mapping[str, Level] = {
 }
 """Every kind, most urgent first within a colour, with its colour."""
 
+STANDS = {"build": "build_stands", "bulk": "bulk_stands"}
+"""What it is called when a group of that lane does not move."""
 WAIT_SECONDS = 600.0
 STAND_SECONDS = 45.0
 """How long offsets may stand still, beyond the grace in which nothing is committed after a handover."""
@@ -162,7 +165,7 @@ def _flow(around: Surroundings, now: float) -> Iterator[Trouble]:
         if group.lag and group.members == 0:
             yield Trouble("nobody_works", {"group": group.group, "lag": group.lag}, "docdelta worker", group.stands)
         elif group.stands is not None and now - group.stands > STAND_SECONDS + around.grace_seconds and not paused:
-            kind = "build_stands" if group.is_build else "group_stands"
+            kind = STANDS.get(group.lane, "group_stands")
             yield Trouble(kind, {"group": group.group, "lag": group.lag}, "docdelta status", group.stands)
     waiting = {tenant: since for tenant, since in around.tenants.items() if now - since > WAIT_SECONDS}
     if waiting:
@@ -216,6 +219,6 @@ def _worker(worker: WorkerFacts, before: WorkerFacts | None) -> Iterable[Trouble
     for tenant, age in worker.by("docdelta_canary_age_seconds", "tenant").items():
         if age > CANARY_SECONDS:
             yield Trouble("canary_old", {"tenant": tenant}, since=worker.at - age)
-    for kind, count in worker.drift().items():
+    for kind, count in worker.by("docdelta_drift_points", "kind").items():
         if count:
             yield Trouble("drift", {"kind": kind, "count": int(count)}, "docdelta audit --repair")

@@ -16,8 +16,8 @@ from streams.board.troubles import Surroundings, Trouble, troubles
 from streams.reading.waiting import Waiting
 
 SHOWN_TROUBLES = 30
-SHOWN_WORST = 20
-SHOWN_LETTERS = 30
+SHOWN_WORST = 15
+SHOWN_LETTERS = 20
 SHOWN_TENANTS = 25
 SHOWN_BATCHES = 12
 SHOWN_GROUPS = 14
@@ -47,7 +47,7 @@ def _freshness(state: BoardState, book: LagBook, around: Surroundings, now: floa
     row = (state.rows.get(served.batch) if served else None) or BatchRow()
     minutes, all_minutes = row.hour.last(now), state.hour.last(now)
     recent = minutes[-NOW_MINUTES:]
-    waits = [group.since for group in book.rows if group.since is not None and not group.is_build]
+    waits = [group.since for group in book.rows if group.since is not None and group.is_live]
     return {
         "caught_up": around.caught_up,
         "batch": served.batch if served else None,
@@ -60,7 +60,8 @@ def _freshness(state: BoardState, book: LagBook, around: Surroundings, now: floa
         "oldest_since": min(waits, default=None),
         "settled_hour": sum(minute.settled for minute in all_minutes),
         "settled_recent": sum(minute.settled for minute in all_minutes[-NOW_MINUTES:]),
-        "lag": sum(group.lag for group in book.rows if not group.is_build),
+        "lag": sum(group.lag for group in book.rows if group.is_live),
+        "bulk": sum(group.lag for group in book.rows if group.lane == "bulk"),
         "lag_at": book.at,
         "first_minute": minutes[0].number,
         "minutes": [_minute(each, whole) for each, whole in zip(minutes, all_minutes, strict=True)],
@@ -83,7 +84,7 @@ def _group(row: GroupRow) -> Section:
     return {
         "group": row.group,
         "batch": row.batch,
-        "state": row.state,
+        "lane": row.lane,
         "lag": row.lag,
         "since": row.since,
         "members": row.members,

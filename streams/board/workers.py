@@ -21,12 +21,10 @@ SERIES = frozenset(
         "docdelta_embedder_failures_total",
         "docdelta_index_failures_total",
         "docdelta_canary_age_seconds",
-        "process_resident_memory_bytes",
+        "docdelta_drift_points",
     }
 )
-"""What is kept of a scrape, apart from drift."""
-DRIFT = "docdelta_audit_drift"
-"""Names of the audit's drift begin so."""
+"""What is kept of a scrape."""
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -54,14 +52,6 @@ class WorkerFacts:
             value for (name, labels), value in self.samples.items() if name == series and wanted.items() <= dict(labels).items()
         )
 
-    def drift(self) -> dict[str, float]:
-        """Return drift by kind, where the worker audits."""
-        found: dict[str, float] = {}
-        for (name, labels), value in self.samples.items():
-            if name.startswith(DRIFT) and (kind := dict(labels).get("kind")):
-                found[kind] = found.get(kind, 0.0) + value
-        return found
-
 
 def read_worker(name: str, text: str, at: float) -> WorkerFacts:
     """Return the facts of one scrape. A text that is no Prometheus format gives a problem."""
@@ -69,7 +59,7 @@ def read_worker(name: str, text: str, at: float) -> WorkerFacts:
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if sample.name in SERIES or sample.name.startswith(DRIFT):
+                if sample.name in SERIES:
                     samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
     except ValueError as error:
         return WorkerFacts(name, at, f"answers no metrics: {error}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +22,7 @@ from streams.connectors.directory import DirectoryConnector
 from streams.connectors.sender import KafkaSender
 from streams.embedded.dev_file import dev_file_for, remove_dev_file, write_dev_file
 from streams.embedded.stack import BrokerKind, EmbeddedStack, ReceiptBook
-from streams.errors import UsageError
+from streams.errors import NotReachable, UsageError
 from streams.logs import configure_logs
 from streams.settings import Settings, load_settings
 
@@ -70,7 +72,7 @@ class _Dev:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
         note("starting broker, model and worker ...")
-        async with self._stack as stack, ReceiptBook(stack, self._table.add) as book:
+        async with self._stack as stack, ReceiptBook(stack, self._table.add) as book, dashboard_of(stack) as page:
             sender = await asyncio.to_thread(KafkaSender, stack.settings.kafka)
             write_dev_file(
                 dev_file_for(
@@ -83,6 +85,7 @@ class _Dev:
                 if not self._stop.is_set():
                     await stack.serve_this_batch()
                     note(f"{self._table.totals()}. Watching {self._connector.root} - Ctrl-C stops. Index: {stack.server.url}")
+                    note(f"Dashboard: {page}")
                     await self._watch(sender)
             finally:
                 remove_dev_file()
@@ -139,6 +142,27 @@ class _Dev:
         for refusal in report.failed:
             note(f"not sent: {refusal.document_id}: {refusal.reason}")
         return [change.event_id for change in report.confirmed]
+
+
+@asynccontextmanager
+async def dashboard_of(stack: EmbeddedStack) -> AsyncIterator[str]:
+    """Serve the operations page of an embedded stack, and give its address. It reads nothing until somebody looks.
+
+    A port that is taken is replaced by a free one. UsageError for a token that could be guessed.
+    """
+    from streams.board.scrape import this_process
+    from streams.board.server import make_board
+
+    own = stack.settings.dashboard
+    board = make_board(stack.settings, stack.index, this_process, own.host, own.token.get_secret_value())
+    try:
+        await board.start(own.host, own.port)
+    except NotReachable:
+        await board.start(own.host, 0)
+    try:
+        yield board.url
+    finally:
+        await board.stop()
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

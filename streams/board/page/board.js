@@ -24,6 +24,7 @@ function lasting(seconds) {
   if (seconds < 84600) return say("unit.h", { n: digits(seconds / 3600, 1) });
   return say("unit.d", { n: digits(seconds / 86400, 1) });
 }
+const moment = (iso) => new Date(iso).toLocaleString(language === "zh" ? "zh-CN" : "en", { dateStyle: "short", timeStyle: "medium" });
 const age = (since) => lasting(Math.max(0, Math.round(now() - since)));
 
 // Elements
@@ -45,14 +46,15 @@ function svg(tag, attributes = {}, text = "") {
   made.textContent = text;
   return made;
 }
-/** A text that counts on by itself: `key` with {age} since then. */
+/** A text that counts on by itself: the age since then, in the words of `key`. */
 function ticking(since, key = "since") {
-  return el("span", { "data-since": since, "data-key": key }, say(key, { age: age(since) }));
+  return el("span", { "data-since": since, "data-key": key }, aging(since, key));
 }
+const aging = (since, key) => (key === "age" ? age(since) : say(key, { age: age(since) }));
 /** Put children into a place, and the focus back to where it was by its `data-focus`. */
 function fill(place, ...children) {
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
-  place.replaceChildren(...children.flat().filter(Boolean));
+  place.replaceChildren(...children.flat().filter((child) => child || child === 0));
   if (focused) [...place.querySelectorAll("[data-focus]")].find((each) => each.dataset.focus === focused)?.focus();
 }
 function button(action, focus, label, work, strong = false) {
@@ -98,11 +100,13 @@ const render = {
       : found.hour_p50 !== null ? say("tile.fresh.hour", { p50: lasting(found.hour_p50) }) : say("tile.fresh.none"));
     tile("oldest", found.oldest_since ? ticking(found.oldest_since, "age") : "–", say(found.oldest_since ? "tile.oldest.note" : "tile.oldest.none"),
       found.oldest_since && now() - found.oldest_since > 600);
-    tile("lag", found.lag_at ? number(found.lag) : "–", found.lag_at ? ticking(found.lag_at, "tile.lag.note") : say("tile.lag.none"));
+    tile("lag", found.lag_at ? number(found.lag) : "–", found.lag_at ? [ticking(found.lag_at, "tile.lag.note"),
+      found.bulk ? el("span", { class: "below" }, say("tile.lag.bulk", { bulk: number(found.bulk) })) : null] : say("tile.lag.none"));
     tiles();
     $("hour-figures").textContent = found.timed
       ? say("hour.figures", { timed: number(found.timed), p50: lasting(found.hour_p50), p99: lasting(found.hour_p99), longest: lasting(found.longest) })
       : say("hour.none");
+    $("hour").dataset.width = $("hour").clientWidth;
     fill($("hour"), plot(found.minutes), el("p", { class: "key" }, el("span", { class: "k50" }, say("hour.key50")),
       el("span", { class: "k99" }, say("hour.key99")), el("span", { class: "kbar" }, say("hour.keybar"))));
     if (sections.troubles) render.troubles(sections.troubles);
@@ -135,7 +139,7 @@ const render = {
       row.key = label;
       return row;
     });
-    const columns = [["worst.document"], ["worst.reason", "wide"], ["worst.since"], ["worst.action"]];
+    const columns = [["worst.document"], ["worst.reason", "wide"], ["worst.since", "brief"], ["worst.action", "brief act"]];
     fill($("worst"), rows.length ? table(say("worst.caption"), columns, rows) : el("p", { class: "empty" }, say("worst.none")));
   },
 
@@ -146,13 +150,13 @@ const render = {
       const label = each.document ? `${each.tenant}/${each.document}` : each.id;
       const row = [named(each.tenant, each.document, each.title),
         [tag(each.error, "red"), " ", each.reason],
-        [each.stage, each.batch ? el("small", { class: "quiet" }, ` ${each.batch}`) : null],
+        [each.stage, each.batch ? el("small", { class: "quiet below" }, each.batch) : null],
         ticking(each.at, "ago"),
         el("div", { class: "actions" }, button("show", `show ${each.id}`, label, () => letter(each.id, label)))];
       row.key = each.id;
       return row;
     });
-    const columns = [["letters.document"], ["letters.error", "wide"], ["letters.stage"], ["letters.when"], ["letters.action"]];
+    const columns = [["letters.document"], ["letters.error", "wide"], ["letters.stage"], ["letters.when", "brief"], ["letters.action", "brief act"]];
     fill($("letters"), rows.length ? table(say("letters.caption"), columns, rows) : el("p", { class: "empty" }, say("letters.none")));
   },
 
@@ -224,7 +228,7 @@ function group(each) {
   const columns = [["lag.topic"], ["lag.partition", "number"], ["lag.end", "number"], ["lag.lag", "number"], ["lag.age", "number"]];
   const key = `group ${each.group}`;
   const head = el("summary", { "data-focus": key }, el("h3", {}, each.group),
-    each.lag ? tag(say("lag.ahead", { lag: number(each.lag) }), each.state === "building" ? "" : "amber") : tag(say("lag.level"), "green"),
+    each.lane === "live" ? null : tag(say(`lane.${each.lane}`)), each.lag ? tag(say("lag.ahead", { lag: number(each.lag) }), each.lane === "live" ? "amber" : "") : tag(say("lag.level"), "green"),
     each.since ? el("span", { class: "quiet" }, ticking(each.since, "lag.oldest")) : null,
     each.members === null ? null : el("span", { class: each.members ? "quiet" : "bad-text" }, say("lag.members", { members: each.members })));
   return folding(key, el("details", { class: "group", "data-group": each.group, "data-lag": each.lag }, head,
@@ -267,7 +271,7 @@ function batch(each) {
 }
 
 function plot(minutes) {
-  const width = 600, height = 170, left = 44, right = 8, top = 8, bottom = 22;
+  const width = Math.max(240, $("hour").clientWidth || 600), height = 180, left = 60, right = 8, top = 8, bottom = 22;
   const across = (place) => left + ((width - left - right) * (place + 0.5)) / minutes.length;
   const most = Math.max(1, ...minutes.map(([settled]) => settled));
   const slowest = Math.max(0.1, ...minutes.map(([, , p99]) => p99 || 0));
@@ -281,8 +285,8 @@ function plot(minutes) {
   }
   minutes.forEach(([settled], place) => {
     if (!settled) return;
-    const tall = Math.max(2, (room * 0.6 * settled) / most);
-    made.append(svg("rect", { class: "bar", x: across(place) - 3.4, width: 6.8, y: base - tall, height: tall, rx: 1.5 }));
+    const tall = Math.max(2, (room * 0.6 * settled) / most), wide = Math.min(7, (0.72 * (width - left - right)) / minutes.length);
+    made.append(svg("rect", { class: "bar", x: across(place) - wide / 2, width: wide, y: base - tall, height: tall, rx: 1 }));
   });
   for (const [which, name, dot] of [[2, "p99", "dot99"], [1, "p50", "dot50"]]) {
     let path = "", before = null;
@@ -290,7 +294,7 @@ function plot(minutes) {
       if (minute[which] === null) return;
       path += `${before === null ? "M" : "L"}${across(place).toFixed(1)} ${up(minute[which]).toFixed(1)}`;
       before = place;
-      made.append(svg("circle", { class: dot, cx: across(place), cy: up(minute[which]), r: 2.4 }));
+      made.append(svg("circle", { class: dot, cx: across(place), cy: up(minute[which]), r: width < 420 ? 1.4 : 2.2 }));
     });
     made.append(svg("path", { class: name, d: path }));
   }
@@ -323,14 +327,17 @@ function why(tenant, document) {
   const label = `${tenant}/${document}`;
   const query = new URLSearchParams({ tenant, document });
   return reading(say("why.title", { document: label }), `/api/why?${query}`, (found) => {
-    const body = [el("p", {}, found.explanation)];
-    if (found.newest_seen) body.push(facts([["why.newest", say("why.revision", found.newest_seen)]]));
-    const rows = found.receipts.map((each) => [each.batch || say("why.parser"), say("why.revision", { revision: each.revision, op: each.stage }),
-      [each.outcome, each.reason ? el("small", { class: "quiet" }, ` ${each.reason}`) : null], each.batch ? say("why.figure", each) : "–"]);
-    if (rows.length) body.push(table(say("why.receipts"), [["why.batch"], ["why.newest"], ["why.outcome"], ["why.figures"]], rows));
-    if (found.index) body.push(el("h3", {}, say("why.chunks")), el("p", {}, say("why.chunk", { count: found.index.chunks.length, revisions: found.index.revisions.join(", ") || say("why.none") })));
-    for (const each of found.dead_letters) body.push(el("h3", {}, say("why.letters")), el("p", {}, `${each.error}: ${each.reason}`));
-    for (const problem of found.problems) body.push(el("h3", {}, say("why.problems")), el("p", { class: "bad-text" }, problem));
+    const body = [el("p", {}, found.explanation), ...found.stops.map((stop) => el("p", { class: "bad-text" }, stop))];
+    body.push(el("h3", {}, say("why.fix")), el("p", {}, found.fix.words));
+    if (found.fix.command) body.push(el("p", {}, el("code", {}, found.fix.command)));
+    if (found.chunks !== null) body.push(el("p", { class: "quiet" }, say("why.chunk", { count: number(found.chunks), revisions: found.revisions.join(", ") || "–" })));
+    for (const problem of found.problems) body.push(el("p", { class: "bad-text" }, say("why.problem", { said: problem })));
+    const rows = found.timeline.map((each) => [each.at ? moment(each.at) : say("unknown"), [each.stage, each.batch ? el("small", { class: "quiet below" }, each.batch) : null],
+      [tag(each.what, { dead_lettered: "red", held: "red", indexed: "green", unchanged: "green" }[each.what]), " ",
+        each.reason, el("small", { class: "quiet below" }, Object.entries(each.figures).map(([name, count]) => `${name} ${number(count)}`).join(", "))],
+      each.revision === null ? "–" : String(each.revision)]);
+    if (rows.length) body.push(el("h3", {}, say("why.timeline")), table(found.earlier ? say("why.earlier", { earlier: number(found.earlier) }) : say("why.all"),
+      [["why.at", "brief"], ["why.stage"], ["why.what", "wide"], ["why.revision"]], rows));
     body.push(el("div", { class: "actions" }, button("reindex", "reindex", label, () => act("reindex", { tenant, document }, label), true)));
     return body;
   });
@@ -405,7 +412,7 @@ function remembered(name) {
 function tick() {
   for (const each of document.querySelectorAll("[data-since]")) {
     const since = Number(each.dataset.since);
-    const text = each.dataset.key === "age" ? age(since) : say(each.dataset.key, { age: age(since) });
+    const text = aging(since, each.dataset.key);
     if (each.textContent !== text) each.textContent = text;
   }
 }
@@ -436,6 +443,7 @@ async function begin() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", colour);
   $("dialog-close").addEventListener("click", () => $("dialog").close());
   speak();
+  new ResizeObserver(() => sections.freshness && $("hour").dataset.width !== String($("hour").clientWidth) && render.freshness(sections.freshness)).observe($("hour"));
   setInterval(tick, 1000);
   listen();
 }

@@ -18,7 +18,7 @@ from streams.reading.waiting import GroupLag
 from streams.topics import TopicNames
 from tests.unit.board.test_state import BEGIN, NOW, batch, held, letter
 
-GROUP = GroupRow("docdelta-parser", "", None, 3, NOW - 5, NOW - 5, 1, (), 0)
+GROUP = GroupRow("docdelta-parser", "", "live", 3, NOW - 5, NOW - 5, 1, (), 0)
 SOUND = Surroundings(lag_at=NOW, alias_target="v1", grace_seconds=60)
 WORKER = """
 docdelta_waiting_operations{side="index"} 0
@@ -67,7 +67,8 @@ WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
         ("alias_differs", {"alias_target": "other"}),
         ("nobody_works", {"groups": (dataclasses.replace(GROUP, members=0),)}),
         ("group_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110),)}),
-        ("build_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110, state="building"),)}),
+        ("build_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110, lane="build"),)}),
+        ("bulk_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110, lane="bulk"),)}),
         ("documents_wait", {"tenants": {"acme": NOW - 700}}),
         ("paused", {"paused": ("--tenant acme",)}),
         ("breaker_open", {"breakers": {"acme": (60, NOW - 9)}}),
@@ -94,7 +95,7 @@ def test_recovery_that_takes_long_tells_how_much_is_left() -> None:
 
 
 def test_drift_and_an_old_canary_are_told_by_workers() -> None:
-    text = 'docdelta_audit_drift_points{kind="missing"} 3\ndocdelta_canary_age_seconds{tenant="acme"} 400\n'
+    text = 'docdelta_drift_points{batch="v1",kind="missing_point"} 3\ndocdelta_canary_age_seconds{tenant="acme"} 400\n'
     found = troubles(state(), around(workers=(read_worker("w", text, NOW),)), NOW)
     assert [(each.kind, each.command) for each in found] == [("canary_old", ""), ("drift", "docdelta audit --repair")]
 
