@@ -155,4 +155,3 @@ def clerk_of(settings: Settings, now: Callable[[], datetime]) -> Clerk:
 def with_state(batch: BatchRecord, **changes: object) -> BatchRecord:
     """Return a copy of a record with other values, checked like any record."""
     return BatchRecord.model_validate({**{name: getattr(batch, name) for name in BatchRecord.model_fields}, **changes})
-
