@@ -1,8 +1,9 @@
 """A sample of points, read in full: is the payload the one of its hash, is the vector that of its text?
 
 Marks can't see either: a payload edited by hand keeps its digest, a vector has none. A vector is made anew from the text that the
-payload amounts to (proved by its embed_hash) and compared by its direction. The same model gives the same direction up to the last
-digits of float32 whatever machine it runs on, integer models up to some 1e-4; another passage's vector is far from that.
+payload amounts to (proved by its embed_hash) and compared by its direction. The same text gives the same direction up to the last
+digits of float32; with one word of a long passage changed, the USE model gave 0.9985 at most (measured on the sample site). Integer
+models may round otherwise on another processor, so the limit leaves them room.
 """
 
 from __future__ import annotations
