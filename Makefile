@@ -7,7 +7,7 @@ PYTHON ?= $(shell for candidate in python3.12 python3.13 python3.11 python3; do 
 	if $$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
 	then command -v $$candidate; break; fi; done)
 
-.PHONY: help demo dev setup test test-fast test-alerts lint types schemas bench bench-peers clean soak fuzz-long
+.PHONY: help demo dev setup test test-tools test-fast test-alerts lint types schemas bench bench-peers clean soak fuzz-long
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -31,11 +31,14 @@ demo: $(VENV)/installed  ## set up, then watch a site's edits travel to the inde
 dev: $(VENV)/installed  ## embedded everything on DIR=folder
 	@$(BIN)/docdelta dev $(DIR)
 
-test: $(VENV)/installed-tests  ## set up, then lint, types and all tests but the slow suites
+test: $(VENV)/installed-tests test-tools  ## set up, then lint, types and all tests but the slow suites
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m schemas.export --check
 	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+
+test-tools:  ## Debian's chromium and prometheus, where root can install them: tests that need them skip otherwise
+	@sh tests/tools/install.sh
 
 test-fast: $(VENV)/installed-tests  ## only what needs no broker
 	@$(BIN)/python -m pytest -m "not slow and not kafka" --ignore tests/stack --ignore tests/crash
