@@ -89,6 +89,19 @@ OVERVIEW = Dashboard(
         Panel("Told to wait (429)", (rate("docdelta_rate_limited_total", "side"),), "ops"),
         Panel("Waiting now, by side", (("sum by (side) (docdelta_waiting_operations)", "{{side}}"),)),
         Panel("Dead letters, by stage", (rate("docdelta_dead_letters_total", "stage"),), "ops"),
+        Panel(
+            "Events that wait for a person",
+            (("sum by (reason) (docdelta_held_records)", "{{reason}}"),),
+            about="Held by a breaker, or parked by a pause.",
+        ),
+        Panel(
+            "Breakers open, pauses, for how long",
+            (
+                ("time() - min by (tenant) (docdelta_breaker_open_since_timestamp_seconds) or vector(0)", "breaker of {{tenant}}"),
+                ("time() - min by (control) (docdelta_paused_since_timestamp_seconds) or vector(0)", "pause of {{control}}"),
+            ),
+            "s",
+        ),
     ),
 )
 
