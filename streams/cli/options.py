@@ -12,6 +12,12 @@ from streams.settings import Settings, load_settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 Tenant = Annotated[str, typer.Option("--tenant", "-t", help="Tenant the document belongs to.", show_default=False)]
+LaneChoice = Annotated[
+    str,
+    typer.Option(
+        "--lane", help="live: at once. bulk: behind live edits. auto: bulk for more than 20 changes.", metavar="auto|live|bulk"
+    ),
+]
 PreviewTenant = Annotated[str, typer.Option("--tenant", "-t", help="Tenant; it enters the chunk ids.")]
 PreviewId = Annotated[
     str, typer.Option("--id", help="Document id; it enters the chunk ids. Default: the file's name.", show_default=False)

@@ -13,6 +13,7 @@ from streams.cli.output import note, print_json, progress_bar, say
 from streams.cli.sending import event_json, tell, tenant_of
 from streams.connectors.directory import DirectoryConnector, SyncReport
 from streams.connectors.sync_plan import SyncPlan
+from streams.lanes.choice import Lane, lane_for
 
 
 def sync(
@@ -23,6 +24,7 @@ def sync(
     force: Annotated[bool, typer.Option("--force", help="With --delete: even when more than half are gone.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Send unchanged files too, under their known revisions.")] = False,
     ref: Annotated[bool, typer.Option("--ref", help="Send files that are too large for an event by reference.")] = False,
+    lane: options.LaneChoice = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
     state: Annotated[
         Path | None,
@@ -33,6 +35,8 @@ def sync(
     """Send what changed in a folder since the last sync: new, edited and (with --delete) removed files.
 
     What was sent is remembered in a state file, so a sync of an unchanged folder sends nothing. Losing the state file is harmless.
+
+    More than a handful of changes go through the bulk lane, which lets live edits go first; --lane says otherwise.
 
     Example:  docdelta sync docs --tenant acme --delete
 
@@ -49,17 +53,18 @@ def sync(
     )
     with connector.owned():
         plan = connector.plan(everything=everything, delete=delete, force=force)
+        chosen = lane_for(plan.size, lane)
         report = SyncReport()
         if plan.size and not dry_run:
             from streams.connectors.sender import KafkaSender
 
-            sender = KafkaSender(settings.kafka)
+            sender = KafkaSender(settings.kafka, lane=chosen)
             with progress_bar("sending", plan.size) as bar:
                 report = connector.execute(plan, sender, lambda document_id: bar.advance())
     if json:
-        print_json(plan_json(plan, report))
+        print_json({**plan_json(plan, report), "lane": chosen})
     else:
-        _tell(plan, report, dry_run)
+        _tell(plan, report, dry_run, chosen)
     return FAILED if plan.refused or plan.held or report.failed else OK
 
 
@@ -79,7 +84,7 @@ def plan_json(plan: SyncPlan, report: SyncReport) -> dict[str, object]:
     }
 
 
-def _tell(plan: SyncPlan, report: SyncReport, dry_run: bool) -> None:
+def _tell(plan: SyncPlan, report: SyncReport, dry_run: bool, lane: Lane) -> None:
     if dry_run:
         for upsert in plan.upserts:
             say(f"would send {upsert.file.document_id} revision {upsert.revision} ({upsert.reason})")
@@ -94,4 +99,5 @@ def _tell(plan: SyncPlan, report: SyncReport, dry_run: bool) -> None:
     if plan.missing:
         note(f"{len(plan.missing)} documents are gone from the folder; sync with --delete to end them")
     verb = "to send" if dry_run else "sent"
-    note(f"{plan.size if dry_run else len(report.confirmed)} {verb}, {len(plan.unchanged)} unchanged")
+    by = ", by the bulk lane: behind live edits" if plan.size and lane == "bulk" else ""
+    note(f"{plan.size if dry_run else len(report.confirmed)} {verb}, {len(plan.unchanged)} unchanged{by}")

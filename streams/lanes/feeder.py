@@ -63,6 +63,11 @@ class Feeder:
 
     async def handle(self, record: InRecord) -> None:
         """Pass one record of [bulk] on. Raises only what stops the worker, and Stopping."""
+        if record.value is None:
+            # It means "delete the newest": passed on late, or twice after a crash, it would delete what came after it.
+            words = "a null value has no revision, so it can't wait; send op=delete with a revision, or the null to [documents]"
+            await self.outbox.refuse(record, PoisonRecord(words), None)
+            return
         number = await self._turn(record)
         try:
             await self.outbox.patience.hold(

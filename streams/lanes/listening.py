@@ -19,7 +19,7 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 TICK_SECONDS = 1.0
 """How often it is looked whether a batch is served by now."""
-OVERDUE_SECONDS = 5.0
+OVERDUE_SECONDS = 2.0
 """After this the broker is asked what became of a change."""
 IDLE_SECONDS = 30.0
 """So long without bulk work, and nobody listens any more."""

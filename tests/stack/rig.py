@@ -30,6 +30,7 @@ from streams.batches.record import batch_record
 from streams.embedders import open_embedder
 from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_topic
+from streams.lanes.choice import Lane, topic_of
 from streams.settings import EmbedderSettings, KafkaSettings, QdrantSettings, Settings
 from streams.worker import utc_now
 from tests.contracts.qdrant_shim import Shim, running_shim
@@ -177,15 +178,15 @@ class Rig:
                 worker.kill()
                 worker.wait()
 
-    async def send(self, *changes: DocumentChange) -> None:
+    async def send(self, *changes: DocumentChange, lane: Lane = "live") -> None:
         """Produce changes and await the broker."""
-        topic = self.settings.topics.documents
+        topic = topic_of(lane, self.settings.topics)
         records = [OutRecord(topic, document_key(c.tenant_id, c.document_id), encode(c)) for c in changes]
         await asyncio.to_thread(produce_all, self.kafka, records)
 
-    async def send_raw(self, *pairs: tuple[bytes | None, bytes | None]) -> None:
-        """Produce records as they are."""
-        topic = self.settings.topics.documents
+    async def send_raw(self, *pairs: tuple[bytes | None, bytes | None], topic: str = "") -> None:
+        """Produce records as they are, to [documents] unless told otherwise."""
+        topic = topic or self.settings.topics.documents
         await asyncio.to_thread(produce_all, self.kafka, [OutRecord(topic, key, value) for key, value in pairs])
 
     async def receipts(self) -> list[Receipt]:
