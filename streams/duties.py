@@ -9,8 +9,11 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+import structlog
+
 from streams.agents.lost_state import LostState, never_worked_on
 from streams.agents.manifests import Manifests
+from streams.agents.memory import forgotten, remembered
 from streams.agents.recheck import recheck, recheck_seen
 from streams.controls.counts import Counts
 from streams.daemon import in_daemon_thread
@@ -19,15 +22,17 @@ from streams.faustio.handover import Taken
 from streams.faustio.scope import standing_in
 from streams.faustio.table import FaustTable
 from streams.kafka.offsets import PartitionLag, group_lag
-from streams.kafka.read import read_span
+from streams.kafka.read import read_partitions, read_span, read_topic
 from streams.patience import Patience
 from streams.settings import KafkaSettings
+from streams.steps.settle_change import Seen
 
+log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 ROWS_AT_ONCE = 1000
 """Rows of a table that are read before others get their turn: about 5 ms."""
 AT_ONCE = 64
-"""Records of [changes] in memory during a re-check; one is about 2 MiB at most."""
+"""Records of [changes] in memory during a re-check, one is about 2 MiB at most; rows that are saved at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +68,43 @@ class ParserDuties:
     group: Group
     seen: FaustTable
     counts: Counts
+    held: str
+    """Topic [held]."""
 
     async def begin(self, partitions: frozenset[int]) -> bool:
-        """Count what is there; return whether the group begins with nothing behind it."""
+        """Remember again what is lost, count what is there; return whether the group begins with nothing behind it."""
+        places = await self.group.places()
+        lost = forgotten(places, self.group.topics[0], self.group.changelog, partitions)
+        for partition, offsets in sorted(lost.items()):
+            await self._remember(partition, offsets)
         for partition in sorted(partitions):
             self.counts.begin(partition)
             rows = self.seen.rows(partition)
             while some := list(islice(rows, ROWS_AT_ONCE)):
                 self.counts.load(partition, some)
                 await asyncio.sleep(0)
-        return never_worked_on(await self.group.places(), self.group.changelog, partitions)
+        return never_worked_on(places, self.group.changelog, partitions)
+
+    async def _remember(self, partition: int, offsets: range) -> None:
+        """Make the memory of a partition again. A death on the way leaves less of it: what is not remembered is taken as new."""
+        kafka, documents = self.group.kafka, self.group.topics[0]
+
+        def read() -> dict[bytes, Seen]:
+            waiting: dict[bytes, bool] = {}
+            for record in read_topic(kafka, self.held):
+                if record.key is not None:
+                    waiting[record.key] = record.value is not None
+            held = {key for key, still in waiting.items() if still}
+            return remembered(read_partitions(kafka, documents, {partition: offsets.stop}, {partition: offsets.start}), held)
+
+        rows = list((await self.group.ask(read, "reading documents again")).items())
+        log.warning("what was seen is lost: remembering it again from the log", partition=partition, documents=len(rows))
+        with standing_in(documents, partition):
+            for start in range(0, len(rows), AT_ONCE):
+                await asyncio.gather(*(self._put(key, seen) for key, seen in rows[start : start + AT_ONCE]))
+
+    async def _put(self, key: bytes, seen: Seen) -> None:
+        await self.group.patience.hold(lambda: self.seen.put(key, seen.to_bytes()), "remembering what was seen")
 
     async def recheck(self, partition: int, taken: Taken) -> None:
         """Remember once more what was remembered."""
@@ -92,7 +124,9 @@ class BatchDuties:
         """Look for lost state; return whether the group begins with nothing behind it."""
         places = await self.group.places()
         self.lost.look(places, partitions)
-        return never_worked_on(places, self.group.changelog, partitions)
+        fresh = never_worked_on(places, self.group.changelog, partitions)
+        await self.lost.look_for_nothing(places, partitions, fresh)
+        return fresh
 
     async def recheck(self, partition: int, taken: Taken) -> None:
         """Save manifests once more, then handle [changes] once more, read from the broker again."""
