@@ -175,6 +175,13 @@ class AuditSettings(_Part):
     """Rest before each round, the first one included."""
 
 
+class OtelSettings(_Part):
+    """Where spans of OpenTelemetry go. Needs the extra ``docdelta[otel]``."""
+
+    endpoint: str = Field(default="", pattern=r"^(https?://\S+)?$")
+    """The whole URL of an OTLP/HTTP receiver, such as http://collector:4318/v1/traces. Empty: no spans."""
+
+
 class Settings(BaseSettings):
     """All settings. Read with `load_settings`."""
 
@@ -188,6 +195,7 @@ class Settings(BaseSettings):
     parser: ParserSettings = ParserSettings()
     worker: WorkerSettings = WorkerSettings()
     batches: BatchesSettings = BatchesSettings()
+    otel: OtelSettings = OtelSettings()
     audit: AuditSettings = AuditSettings()
     dashboard: DashboardSettings = DashboardSettings()
     breaker: BreakerSettings = BreakerSettings()

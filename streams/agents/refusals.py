@@ -14,7 +14,7 @@ from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.receipt import Outcome, Receipt
 from schemas.record import document_key
-from streams import metrics
+from streams import metrics, telemetry
 from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.patience import Patience
@@ -57,6 +57,9 @@ class Outbox:
         """Publish one outcome and say it in one log line."""
         key = document_key(receipt.tenant_id, receipt.document_id)
         await self.publish(self.topics.receipts, key, encode(receipt))
+        telemetry.outcome(
+            key, receipt.outcome, {"batch": receipt.batch, "revision": receipt.revision, "embedded": receipt.embedded}
+        )
         metrics.settled(receipt, self.log.lane(key))
         trace = self.log.trace_id(key)
         figures = {name: getattr(receipt, name) for name in ("kept", "added", "updated", "removed", "embedded")}

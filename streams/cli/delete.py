@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.document_change import DocumentChange
+from streams import telemetry
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.sending import checked, revision_now, send_all, tenant_of
@@ -48,4 +49,6 @@ def delete(
         )
         for document_id in dict.fromkeys(documents)
     ]
-    return FAILED if send_all(changes, KafkaSender(invocation.settings().kafka), json) else OK
+    settings = invocation.settings()
+    telemetry.begin(settings.otel.endpoint, "docdelta-cli")
+    return FAILED if send_all(changes, KafkaSender(settings.kafka), json) else OK

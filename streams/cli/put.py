@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from schemas.document_change import DocumentChange
+from streams import telemetry
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.preview import FileFacts, known_media_type, read_bytes
@@ -63,7 +64,9 @@ def put(
     ids = [default_id(path) if document_id is None else document_id for path in files]
     changes = [_change(path, owner, each, number, facts, source_uri, ref) for path, each in zip(files, ids, strict=True)]
     _refuse_twins(changes)
-    return FAILED if send_all(changes, KafkaSender(invocation.settings().kafka), json) else OK
+    settings = invocation.settings()
+    telemetry.begin(settings.otel.endpoint, "docdelta-cli")
+    return FAILED if send_all(changes, KafkaSender(settings.kafka), json) else OK
 
 
 def default_id(path: Path) -> str:

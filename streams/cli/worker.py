@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from streams import telemetry
 from streams.cli import options
 from streams.errors import UsageError
 from streams.settings import load_settings
@@ -43,4 +44,5 @@ def worker(
 
     configure_logs(settings.log_level, settings.log_format)
     arm(os.environ.get(VARIABLE, ""))
+    telemetry.begin(settings.otel.endpoint, "docdelta-worker")
     return asyncio.run(run_worker(settings, only))

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message
 from schemas.codec import encode
 from schemas.document_change import DocumentChange
 from schemas.record import document_key
+from streams import telemetry
 from streams.connectors.base import Confirmed
 from streams.errors import NotReachable, PoisonRecord
 from streams.kafka.client import in_words, make_admin, make_producer, require_topics
@@ -59,17 +60,20 @@ class KafkaSender:
 
     def _send_one(self, change: DocumentChange, confirmed: Confirmed) -> None:
         record = OutRecord(self._topic, document_key(change.tenant_id, change.document_id), encode(change))
+        headers, finish = telemetry.sending(self._topic, change.tenant_id, change.document_id, change.op)
         if record.size > self._limit:
             words = "too large for one event; send it by reference (--ref)"
+            finish(words)
             confirmed(change, PoisonRecord(words, bytes=record.size, limit=self._limit))
             return
 
         def delivered(error: KafkaError | None, message: Message) -> None:
+            finish("" if error is None else error.name())
             confirmed(change, None if error is None else in_words(error, self._producer, self._topic))
 
         while True:
             try:
-                self._producer.produce(record.topic, key=record.key, value=record.value, on_delivery=delivered)
+                self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers, on_delivery=delivered)
                 return
             except BufferError:
                 self._producer.poll(0.1)

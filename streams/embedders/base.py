@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streams import metrics
+from streams import metrics, telemetry
 from streams.errors import PoisonRecord, Unavailable
 from streams.ports import Vector
 
@@ -98,7 +98,7 @@ class CheckedEmbedder:
         sent = [texts[position] for position in wanted]
         await asyncio.to_thread(self._refuse_too_long, texts, wanted)
         async with self._gate:
-            with metrics.embedding(len(sent)):
+            with metrics.embedding(len(sent)), telemetry.call("embed", **{"docdelta.texts": len(sent)}):
                 answer = checked(await self._model.vectors(sent), len(sent), self.dimensions, self.model)
         for position, vector in zip(wanted, answer, strict=True):
             found[position] = vector

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams import metrics
+from streams import metrics, telemetry
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.continuity import OffsetContinuity
@@ -50,6 +50,13 @@ def record_of(event: Any) -> InRecord:
         headers={name: value or b"" for name, value in dict(message.headers or ()).items()},  # Kafka allows a null value
         timestamp=message.timestamp or 0.0,
     )
+
+
+def _traced(event: Any) -> tuple[bytes | None, dict[str, bytes], dict[str, str | int]]:
+    """Return what a span wants to know of a record: key, headers, place."""
+    record = record_of(event)
+    topic, partition, offset = "messaging.destination.name", "messaging.destination.partition.id", "messaging.kafka.offset"
+    return record.key, dict(record.headers), {topic: record.topic, partition: str(record.partition), offset: record.offset}
 
 
 def _as_failure(error: BaseException) -> InvariantBroken:
@@ -145,7 +152,8 @@ class Runner(ABC):
     async def _work(self, slots: Sequence[Slot], call: Callable[[], Awaitable[None]]) -> None:
         """Await a handler call and acknowledge its records. Ends silently when cancelled or stopping: they come again."""
         try:
-            with handling([slot.event for slot in slots]):
+            traced = (_traced(slot.event) for slot in slots)
+            with telemetry.stage(self.name, self.group, traced), handling([slot.event for slot in slots]):
                 await call()
         except Stopping as stopping:
             if self._open.is_set():

@@ -12,6 +12,7 @@ from typing import Any
 from faust.streams import _current_event
 from structlog.contextvars import bound_contextvars
 
+from streams import telemetry
 from streams.errors import InvariantBroken
 from streams.faustio.tracing import Headers, carried_headers, trace_headers, trace_id
 
@@ -22,7 +23,8 @@ _events: ContextVar[tuple[Any, ...]] = ContextVar("docdelta_events", default=())
 def handling(events: Sequence[Any]) -> Iterator[None]:
     """Mark `events` as the ones in hand, for this task and all it starts."""
     token = _events.set(tuple(events))
-    trace = trace_id(trace_headers(events[0])) if len(events) == 1 else ""
+    own = telemetry.headers_of(events[0].message.key) if len(events) == 1 else {}
+    trace = trace_id(list(own.items()) or trace_headers(events[0])) if len(events) == 1 else ""
     try:
         with bound_contextvars(trace_id=trace) if trace else nullcontext():
             yield
@@ -35,7 +37,7 @@ def headers_for(key: bytes) -> Headers:
     none is."""
     events = _events.get()
     of_key = [event for event in events if event.message.key == key] or (list(events) if len(events) == 1 else [])
-    return carried_headers(of_key[-1]) if of_key else []
+    return carried_headers(of_key[-1], telemetry.headers_of(key)) if of_key else []
 
 
 def event_for(key: bytes) -> Any:

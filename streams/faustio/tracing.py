@@ -1,12 +1,14 @@
 """Headers that go on from a record to every record that is made of it: its trace, which is in its log lines too, and its lane.
 
-W3C Trace Context (`traceparent`, `tracestate`), carried and never made: a sender that traces finds its trace in [parsed],
-[changes], [receipts] and [dead-letters]. Changelogs are left out, nobody reads them by trace.
+W3C Trace Context (`traceparent`, `tracestate`), carried: a sender that traces finds its trace in [parsed], [changes], [receipts]
+and [dead-letters]. With spans on (`streams/telemetry.py`) each record carries the span that made it. Changelogs are left out, since
+nobody reads them by trace.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from streams.lanes.mark import HEADER, is_mark
@@ -26,10 +28,11 @@ def trace_headers(event: Any) -> Headers:
     return [("traceparent", parent), ("tracestate", state)] if 0 < len(state) <= LARGEST_STATE else [("traceparent", parent)]
 
 
-def carried_headers(event: Any) -> Headers:
-    """Return all headers of a Faust event that are sent on: its trace, and the mark of the bulk lane."""
-    lane = dict(event.message.headers or ()).get(HEADER)
-    return [*trace_headers(event), *([(HEADER, lane)] if is_mark(lane) else [])]
+def carried_headers(event: Any, own: Mapping[str, bytes] | None = None) -> Headers:
+    """Return all headers of a Faust event that are sent on: its trace (or that of our `own` span), the mark of the bulk lane."""
+    lane: Any = dict(event.message.headers or ()).get(HEADER)
+    trace = [*own.items()] if own else trace_headers(event)
+    return [*trace, *([(HEADER, lane)] if is_mark(lane) else [])]
 
 
 def trace_id(headers: Headers) -> str:

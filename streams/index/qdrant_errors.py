@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
-from streams import metrics
+from streams import metrics, telemetry
 from streams.errors import DocdeltaError, InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
 
 KNOWN = (ApiException, QdrantException, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
@@ -40,7 +40,10 @@ _QUOTE = 300
 def translated(action: str, collection: str, writing: bool = False, **facts: object) -> Iterator[None]:
     """Turn any known error of the block into one of ours, naming the action (one of `metrics.INDEX_ACTIONS`) and the collection."""
     try:
-        with metrics.index_action(action):
+        with (
+            metrics.index_action(action),
+            telemetry.call(f"index: {action}", **{"db.system.name": "qdrant", "db.collection.name": collection}),
+        ):
             yield
     except DocdeltaError:
         raise
