@@ -112,7 +112,7 @@ async def test_each_fault_is_named_mended_and_stays_away(tansu_settings: KafkaSe
         await audit_when_clean(stack, "--sample", "1000")
 
         # Live edits while audits run: no false alarm.
-        editing = asyncio.create_task(_edit(stack, pages, rounds=12))
+        editing = asyncio.create_task(_edit(stack, pages, rounds=6))
         while not editing.done():
             done = await stack.docdelta("audit", "--json", "--sample", "20")
             assert json.loads(done.stdout)["counts"] == {}, done.stdout
