@@ -40,7 +40,7 @@ class ChunkerAgent:
     outbox: Outbox
     manifests: Manifests
     index: VectorIndex
-    """Only read, and only where the manifest is lost."""
+    """Only read, and only where a manifest is unknown and may be lost."""
     collection: str
     policy: ChunkPolicy
     counter: TokenCounter
@@ -52,6 +52,9 @@ class ChunkerAgent:
     """Partition to offset of [parsed]. Records below it are compared with the index itself, whatever their manifest says. Set it to
     the end offset where the table turns out empty at assignment but [changes] is not (state lost): changes that a predecessor
     planned with other order keys may still be on their way, and no manifest made meanwhile can know them."""
+    begun_empty: set[int] = field(default_factory=set)
+    """Partitions that this worker has worked on since there was nothing: no manifest, no changes, no point. What it does not remember
+    of one was never there, so a new document is planned without asking the index (see `LostState.look_for_nothing`)."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [parsed]. Raises only what stops the worker (see `attempt`)."""
@@ -63,11 +66,12 @@ class ChunkerAgent:
             parsed = understood(lambda: decode(value, ParsedDocument))
             about = about_parsed(parsed)
             lost = record.offset < self.compare_until.get(record.partition, 0)
-            await attempt(lambda: self._settle(parsed, lost), self.outbox.patience, self.poison_attempts, "chunking")
+            known = record.partition in self.begun_empty
+            await attempt(lambda: self._settle(parsed, lost, known), self.outbox.patience, self.poison_attempts, "chunking")
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, about)
 
-    async def _settle(self, parsed: ParsedDocument, lost: bool) -> None:
+    async def _settle(self, parsed: ParsedDocument, lost: bool, all_known: bool) -> None:
         key = document_key(parsed.tenant_id, parsed.document_id)
         async with self.manifests.lock(key):
             before = self.manifests.get(key)
@@ -76,8 +80,9 @@ class ChunkerAgent:
                 if skipped.outcome is not None:
                     await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), skipped.outcome, skipped.reason))
                 return
-            complete = before is None or before.suspect or parsed.reindex or lost
-            if before is None:
+            unknown = before is None and not all_known
+            complete = unknown or parsed.reindex or lost or (before is not None and before.suspect)
+            if unknown:
                 before = await self._manifest_from_index(parsed)
                 if before is not None and parsed.revision < before.revision:
                     reason = f"revision {before.revision} is already in the index"

@@ -9,6 +9,7 @@ import structlog
 
 from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent
+from streams.errors import NotPrepared
 from streams.kafka.offsets import PartitionLag
 
 log = structlog.get_logger(__name__)
@@ -47,6 +48,27 @@ class LostState:
                 "manifests are lost: comparing with the index", partition=number, parsed_until=parsed, changes_until=changes
             )
         return lost
+
+
+    async def look_for_nothing(self, places: Iterable[PartitionLag], partitions: Collection[int], never_worked_on: bool) -> None:
+        """Tell the chunker which of `partitions`, all new here, begin with nothing: then no document of them needs a look at the index.
+
+        So it is where the group was never worked on, no changes were ever planned, and the collection is empty: read in this order,
+        after the partitions were assigned. From then on every manifest passes through this worker. One that comes later, or begins
+        again after a death, finds something and asks for each document that it does not know, since what it was left may be less
+        than all. What this can't see: a worker that owned the partition before, committed and saved nothing, is paused with records
+        in hand, and wakes up after compaction has removed them from [parsed].
+        """
+        self.chunker.begun_empty.difference_update(partitions)
+        if not never_worked_on or not all(_is_empty(place) for place in places if place.topic == self.changes):
+            return
+        chunker = self.chunker
+        try:
+            points = await chunker.outbox.patience.hold(lambda: chunker.index.count(chunker.collection), "reading the index")
+        except NotPrepared:
+            return
+        if not points:
+            chunker.begun_empty.update(partitions)
 
 
 def never_worked_on(places: Iterable[PartitionLag], changelog: str, partitions: Collection[int]) -> bool:

@@ -103,7 +103,7 @@ class MemoryIndex(VectorIndex):
             if chunk_id not in found.points:
                 continue
             seen, stored = plan.seen.get(chunk_id), found.points[chunk_id]
-            patch = patch_of(seen, stored_payload(chunk_id, whole, plan.partition)) if seen is not None else None
+            patch = patch_of(seen, stored_payload(chunk_id, whole, plan.partition))
             if seen is not None and patch is not None:
                 if stored.payload["revision"] == seen["revision"]:
                     found.points[chunk_id] = replace(stored, payload={**stored.payload, **patch})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal
 
@@ -143,13 +144,14 @@ def stored_payload(chunk_id: str, payload: Mapping[str, Any], partition: int) ->
     return {**payload, "chunk_id": chunk_id, **marks_of(chunk_id, payload, partition)}
 
 
-def patch_of(seen: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields to be set so that a stored payload becomes `payload`, or None where setting fields can't do it.
+def patch_of(seen: Mapping[str, Any] | None, payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the fields to be set so that a stored payload becomes `payload`, or None where the whole payload must be sent.
 
+    It must where the stored one is not known, or is newer: then the fence of a whole payload refuses it.
     A field that goes away needs the whole payload, and so does one that becomes null: a server takes that for "remove it".
     Placement is always among them: the revision that was read settles all else, but two owners may have placed it differently.
     """
-    if not payload.keys() >= seen.keys():
+    if seen is None or seen["revision"] > payload["revision"] or not payload.keys() >= seen.keys():
         return None
     patch = {name: value for name, value in payload.items() if name in _PLACEMENT or not _equal(seen, name, value)}
     return None if None in patch.values() else patch
@@ -209,7 +211,7 @@ def _shares(plan: IndexPlan) -> Iterator[Share]:
     for chunk_id, fields in plan.payloads:
         payload = stored_payload(chunk_id, fields, plan.partition)
         seen = plan.seen.get(chunk_id)
-        patch = patch_of(seen, payload) if seen is not None else None
+        patch = patch_of(seen, payload)
         if seen is not None and patch is not None:
             yield Share("patch", chunk_id, _size(patch, None, plan, chunk_id), patch, int(seen["revision"]))
         else:
@@ -283,11 +285,13 @@ def _point(identity: str, share: Share) -> models.PointStruct:
     return models.PointStruct.model_construct(id=identity, vector=vector, payload=share.payload)
 
 
+@lru_cache(maxsize=64)
 def _not_newer(revision: int) -> models.FieldCondition:
     """Return the fence: an equal revision may be written again (repair), a newer one is never touched."""
     return models.FieldCondition(key="revision", range=models.Range(lte=revision))
 
 
+@lru_cache(maxsize=64)
 def _exactly(revision: int) -> models.FieldCondition:
     return models.FieldCondition.model_construct(key="revision", match=models.MatchValue.model_construct(value=revision))
 

@@ -93,6 +93,27 @@ def test_a_plan_that_has_seen_what_is_there_ends_where_one_that_has_not_ends(fir
     asyncio.run(check())
 
 
+async def test_what_was_seen_does_not_let_an_older_plan_over_a_newer_point() -> None:
+    for index in (MemoryIndex(), open_index(QdrantSettings())):
+        await index.ensure_collection("kb", SPEC)
+        await index.apply("kb", plan(7, [point("a", 7, note="seven")]))
+        seen = _payloads(await contents(index, "kb"))
+        await index.apply("kb", replace(plan(4, payloads={"a": payload("a", 4, note="four")}), seen=seen))
+        assert [held.payload["note"] for held in (await contents(index, "kb")).values()] == ["seven"]
+        await index.close()
+
+
+async def test_a_patch_of_what_somebody_else_has_written_since_is_not_carried_out() -> None:
+    for index in (MemoryIndex(), open_index(QdrantSettings())):
+        await index.ensure_collection("kb", SPEC)
+        await index.apply("kb", plan(1, [point("a", 1, note="one")]))
+        seen = _payloads(await contents(index, "kb"))
+        await index.apply("kb", plan(2, payloads={"a": payload("a", 2, note="two", more="of two")}))
+        await index.apply("kb", replace(plan(3, payloads={"a": payload("a", 3, note="one")}), seen=seen))
+        assert [held.payload["note"] for held in (await contents(index, "kb")).values()] == ["two"]
+        await index.close()
+
+
 def _raised(of: IndexPlan, revision: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Give a plan's payloads under a revision, some with a field less, a field more, a field of another type."""
     for number, (chunk_id, whole) in enumerate(of.payloads):

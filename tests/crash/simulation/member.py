@@ -54,6 +54,7 @@ class Parts:
     operator: type[Operator] | None = None
     rechecks: bool = True
     knows_lost_state: bool = True
+    begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
     builds_from_the_beginning: bool = True
     waits_for_the_build: bool = True
 
@@ -111,6 +112,8 @@ class Member:
         if self.parts.knows_lost_state and not self.table and self.world.logs[batch.changes, self.partition]:
             self.chunker.compare_until[self.partition] = len(self.world.logs[NAMES.parsed, self.partition])
             self.indexer.compare_until[self.partition] = len(self.world.logs[batch.changes, self.partition])
+        if self.parts.begins_empty(self):
+            self.chunker.begun_empty.add(self.partition)
         self.runners = [
             keyed(self, NAMES.parsed, self.chunker.handle),
             BatchRunner(self, batch.changes, self.indexer.handle),
@@ -118,6 +121,15 @@ class Member:
 
     def __str__(self) -> str:
         return f"{self.group}/{self.partition} g{self.generation}{'' if self.state == 'owner' else ' ' + self.state}"
+
+    @property
+    def begins_empty(self) -> bool:
+        """Whether there is nothing yet of its batch (streams/agents/lost_state.py: `look_for_nothing`)."""
+        batch, world = BATCHES[self.group], self.world
+        topics = (NAMES.parsed, batch.changes)
+        planned = any(world.logs[batch.changes, number] for number in range(world.partitions))
+        committed = any(world.committed[self.group, topic, number] for topic in topics for number in range(world.partitions))
+        return not (planned or committed or self.table or world.indexes[batch.name].points)
 
     def outbox(self, stage: Any) -> Outbox:
         """Return the way out of a stage."""

@@ -139,6 +139,16 @@ class Unfenced(Index):
     def _newer(self, chunk_id: str, revision: int) -> bool:
         return False
 
+    def _as_seen(self, chunk_id: str, seen: Mapping[str, Any]) -> bool:
+        return chunk_id in self.points
+
+
+class PatchesAnything(Index):
+    """Sets the fields that differed from what was read, whatever was written since."""
+
+    def _as_seen(self, chunk_id: str, seen: Mapping[str, Any]) -> bool:
+        return chunk_id in self.points
+
 
 class DeletesFirst(Index):
     """Removes before it writes."""
@@ -221,6 +231,8 @@ MUTATIONS: Mapping[str, Mutation] = {
     "indexer-not-gated-by-manifests": Mutation(Parts(indexer=Ungated), 1500, ("zombie",)),
     "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False)),
     "no-fence": Mutation(Parts(index=Unfenced), 2000),
+    "a-patch-of-what-is-not-there-any-more": Mutation(Parts(index=PatchesAnything), 6000, ("zombie",)),
+    "an-empty-table-taken-for-a-new-batch": Mutation(Parts(begins_empty=lambda member: not member.table)),
     "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
     "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),
     "a-build-begins-at-now": Mutation(Parts(builds_from_the_beginning=False), only_with=_rollouts),

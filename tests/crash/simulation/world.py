@@ -106,17 +106,20 @@ class Index:
 
     def _overwrite(self, plan: IndexPlan, chunk_id: str, payload: Mapping[str, Any]) -> Callable[[], None]:
         seen = plan.seen.get(chunk_id)
-        patch = patch_of(seen, payload) if seen is not None else None
+        patch = patch_of(seen, payload)
 
         def step() -> None:
             if chunk_id in self.points and not self._newer(chunk_id, plan.revision):
                 self.points[chunk_id] = (dict(payload), self.points[chunk_id][1])
 
         def set_fields() -> None:
-            if chunk_id in self.points and seen is not None and self.points[chunk_id][0]["revision"] == seen["revision"]:
+            if seen is not None and self._as_seen(chunk_id, seen):
                 self.points[chunk_id][0].update(patch or {})
 
         return step if patch is None else set_fields
+
+    def _as_seen(self, chunk_id: str, seen: Mapping[str, Any]) -> bool:
+        return chunk_id in self.points and self.points[chunk_id][0]["revision"] == seen["revision"]
 
     def _stamp(self, plan: IndexPlan, chunk_id: str) -> Callable[[], None]:
         def step() -> None:
