@@ -113,6 +113,10 @@ class WorkerSettings(_Part):
     poison_attempts: int = Field(default=3, ge=1, le=20)
     """How often an error of an unknown kind is tried before the record is dead-lettered."""
     drain_seconds: float = Field(default=8, gt=0)
+    trim_seconds: float = Field(default=600, ge=0)
+    """How often [changes] is trimmed behind the indexer. 0: never."""
+    changes_kept: int = Field(default=1000, ge=1)
+    """Records of [changes] that stay behind the indexer, a partition."""
     handover_grace_seconds: float | None = Field(default=None, ge=0, le=240)
     """How long what was done for a partition taken over is kept uncommitted, to be checked again: longer than anything its last
     owner has under way. Unset: the longest of index timeout, session timeout and one try to write to Kafka. 0: off."""

@@ -57,6 +57,7 @@ from streams.probes import Probes
 from streams.sandbox import ParsePool
 from streams.settings import Settings
 from streams.topics import batch_topics, shared_topics
+from streams.trim import Trimmer
 from streams.vitals import RebalanceSensor, Vitals
 
 log = structlog.get_logger(__name__)
@@ -145,6 +146,7 @@ class Worker:
             self._host(FEEDER, app)
             self._tasks.append(asyncio.create_task(self._guard(listen(feeder, settings))))
         self._tasks.append(asyncio.create_task(self._guard(self._follow_batches())))
+        self._tasks.append(asyncio.create_task(self._guard(Trimmer(settings, lambda: self._hosted).run())))
         await self._start_probes()
 
     async def _know_controls(self) -> None:

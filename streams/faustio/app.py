@@ -46,6 +46,8 @@ class SafeApp(faust.App):  # type: ignore[misc]
         """Set while tables are recovered and records flow."""
         self.gone = asyncio.Event()
         """Set once the app has crashed or was stopped."""
+        self.fronts: dict[Any, int] = {}
+        """Partition to its first offset, where it began with nothing committed."""
         self.stopping = False
         self.fetch_wait_seconds = FETCH_WAIT_SECONDS
         """How long the broker may hold a fetch that finds nothing new."""

@@ -12,14 +12,15 @@ class OffsetContinuity:
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def check(self, topic: str, partition: int, generation: int, offset: int, committed: int | None) -> None:
-        """Take the next offset of a partition. `generation` and `committed` (None: nothing yet) are the group's.
+    def check(self, topic: str, partition: int, generation: int, offset: int, begins: int) -> None:
+        """Take the next offset of a partition. `generation` is the group's. `begins`: the offset committed, or where nothing is,
+        the front of the partition, which is above 0 where it was trimmed.
 
-        Within a generation an offset is at most its predecessor plus one; the first one is at most the committed offset, or 0.
-        InvariantBroken for a later one. An earlier one is a repeat, which the pipeline bears.
+        Within a generation an offset is at most its predecessor plus one; the first one is at most `begins`. InvariantBroken for a
+        later one. An earlier one is a repeat, which the pipeline bears.
         """
         last = self._last.get((topic, partition))
-        expected = last[1] + 1 if last is not None and last[0] == generation else committed or 0
+        expected = last[1] + 1 if last is not None and last[0] == generation else begins
         if offset > expected:
             raise InvariantBroken(
                 "offsets were skipped, records between them are not handled: restart the worker, and report this",

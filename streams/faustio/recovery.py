@@ -91,7 +91,8 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
         fresh = {tp for tp in assigned if not (self._is_changelog_tp(tp) or consumer._committed_offset.get(tp))}
         if fresh:
             begins = await consumer.earliest_offsets(*fresh)
-            await consumer.seek_wait({tp: begins.get(tp) or 0 for tp in fresh})
+            self.app.fronts = {tp: begins.get(tp) or 0 for tp in fresh}
+            await consumer.seek_wait(self.app.fronts)
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:  # noqa: ASYNC109 - the signature is Faust's
         result = await self.wait_first(coro, self.signal_recovery_start, timeout=timeout)

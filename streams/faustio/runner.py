@@ -129,8 +129,8 @@ class Runner(ABC):
             return False  # comes again to whoever owns the partition now
         if self._continuity is not None:
             message = event.message
-            committed = self._app.consumer._committed_offset.get(message.tp)
-            self._continuity.check(message.topic, message.partition, message.generation_id, message.offset, committed)
+            begins = self._app.consumer._committed_offset.get(message.tp) or self._app.fronts.get(message.tp, 0)
+            self._continuity.check(message.topic, message.partition, message.generation_id, message.offset, begins)
         return True
 
     def _is_current(self, event: Any) -> bool:

@@ -45,6 +45,7 @@ class FakeApp:
     def __init__(self) -> None:
         self.consumer = FakeConsumer()
         self.consumer_generation_id = 1
+        self.fronts: dict[TP, int] = {}
         self.crashes: list[BaseException] = []
         self.crashed = asyncio.Event()
         self.leaving = asyncio.Event()

@@ -239,22 +239,23 @@ def test_any_history_keeps_order_per_key_and_acknowledges_every_offset_in_order(
 
 
 @pytest.mark.parametrize(
-    ("committed", "offsets", "skips"),
+    ("begins", "offsets", "skips"),
     [
-        pytest.param(None, [0, 1, 2], False, id="a-new-group-begins-at-0"),
-        pytest.param(None, [3], True, id="a-new-group-that-begins-later-has-skipped"),
+        pytest.param(0, [0, 1, 2], False, id="a-new-group-begins-at-0"),
+        pytest.param(0, [3], True, id="a-new-group-that-begins-later-has-skipped"),
+        pytest.param(3, [3, 4], False, id="a-group-that-forgot-its-commits-begins-at-the-front"),
         pytest.param(7, [7, 8], False, id="a-generation-begins-at-the-committed-offset"),
         pytest.param(7, [8], True, id="one-record-skipped-at-the-start"),
         pytest.param(7, [7, 9], True, id="one-record-skipped-later"),
         pytest.param(7, [7, 8, 7, 8, 9], False, id="a-repeat-skips-nothing"),
     ],
 )
-def test_continuity(committed: int | None, offsets: list[int], skips: bool) -> None:
+def test_continuity(begins: int, offsets: list[int], skips: bool) -> None:
     watch = OffsetContinuity()
 
     def come() -> None:
         for offset in offsets:
-            watch.check("t", 0, 1, offset, committed)
+            watch.check("t", 0, 1, offset, begins)
 
     if skips:
         with pytest.raises(InvariantBroken, match="skipped"):
