@@ -21,7 +21,7 @@ import structlog
 from confluent_kafka import TopicPartition
 
 from streams.daemon import in_daemon_thread
-from streams.errors import DocdeltaError, NotReachable
+from streams.errors import DocdeltaError, NotAuthorised
 from streams.kafka.client import REQUEST_SECONDS, in_our_words, make_admin
 from streams.kafka.offsets import PartitionLag, group_lag
 from streams.settings import Settings
@@ -55,11 +55,11 @@ class Trimmer:
             for batch in list(self.hosted()):
                 try:
                     removed = await in_daemon_thread(partial(trim, self.settings, batch), "trimming changes")
-                except NotReachable as error:
-                    log.debug("changes are not trimmed now", batch=batch, reason=str(error))
-                except DocdeltaError as error:
+                except NotAuthorised as error:
                     log.info("changes are not trimmed: the broker refuses", batch=batch, reason=str(error))
                     return
+                except (DocdeltaError, TimeoutError) as error:  # the broker is away, or the batch was retired meanwhile
+                    log.debug("changes are not trimmed now", batch=batch, reason=str(error))
                 else:
                     if removed:
                         log.info("changes trimmed", batch=batch, records=removed)
