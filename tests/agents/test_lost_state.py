@@ -88,3 +88,42 @@ def test_a_group_has_nothing_behind_it_only_where_nobody_can_have_been(
     found = [PartitionLag(PARSED, 0, 0, committed, 9), PartitionLag(PARSED, 1, 0, None, 9)]
     found += [PartitionLag(CHANGELOG, number, 0, None, changelog_end) for number in (0, 1)]
     assert never_worked_on(found, CHANGELOG, partitions) is fresh
+
+
+@pytest.mark.parametrize(
+    ("never_worked_on_", "changes", "points", "known"),
+    [
+        pytest.param(True, (0, 0), False, True, id="nothing at all"),
+        pytest.param(False, (0, 0), False, False, id="somebody was there"),
+        pytest.param(True, (0, 2), False, False, id="changes are on their way"),
+        pytest.param(True, (0, 0), True, False, id="the broker forgot, the index did not"),
+    ],
+)
+async def test_a_new_document_needs_no_look_at_the_index_where_a_batch_began_with_nothing(
+    never_worked_on_: bool, changes: tuple[int, int], points: bool, known: bool
+) -> None:
+    pipeline = Pipeline()
+    await pipeline.drain()
+    if points:
+        pipeline.send("old", 1, sections("ash"))
+        await pipeline.drain()
+        pipeline.table.values.clear()
+    state = LostState(pipeline.chunker, pipeline.indexer, PARSED, CHANGES, CHANGELOG)
+    await state.look_for_nothing(places((0, 7), changes, (0, 0)), {0}, never_worked_on_)
+    assert pipeline.chunker.begun_empty == ({0} if known else set())
+    pipeline.send("d1", 1, sections("ash", "birch"))
+    await pipeline.drain()
+    planned = pipeline.log.topics[pipeline.names.changes(pipeline.batch)][-1]
+    assert decode(planned.value or b"", ChunkChanges).complete is not known
+    assert [text.split()[1] for text in await pipeline.texts("d1")] == ["ash", "birch"]
+
+
+async def test_a_partition_that_comes_back_is_asked_about_again() -> None:
+    pipeline = Pipeline()
+    await pipeline.drain()
+    state = LostState(pipeline.chunker, pipeline.indexer, PARSED, CHANGES, CHANGELOG)
+    await state.look_for_nothing(places((0, 7), (0, 0), (0, 0)), {0}, True)
+    await state.look_for_nothing(places((0, 7), (0, 0), (0, 0), 1), {1}, False)
+    assert pipeline.chunker.begun_empty == {0}
+    await state.look_for_nothing(places((0, 7), (0, 0), (0, 0)), {0}, False)
+    assert pipeline.chunker.begun_empty == set()
