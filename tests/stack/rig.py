@@ -45,6 +45,7 @@ payload: {attributes: [owner]}
 """
 HASHING = EmbedderSettings(kind="hashing")
 PATIENCE = 90.0
+COMMAND_SECONDS = 300.0
 PLACEMENT = ("revision", "order_key", "payload_hash")
 """Payload fields that a rebuild may give otherwise."""
 PARTITIONS = 4
@@ -136,7 +137,7 @@ class Rig:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=COMMAND_SECONDS,
             check=False,
         )
 
