@@ -10,6 +10,7 @@ Order of effects, within the parser's ① (see parse_document.py), and what a cr
          release of what ② left finds the same event again and clears it
     ④ the mark in the document's row of `seen`; nothing else of the row changes, so that the last good revision counts on
   a document's event passes, or is dropped by a decision
+    ⓪ where it is counted: the row says that it passes, so that it does so again if the breaker trips before it is remembered
     ① what the parser does with it
     ② tombstone in [held], where the event that was held is this one, or is older
          crash here: both are repeated
@@ -142,6 +143,8 @@ class Holding:
     async def look(self, event: Event) -> Answer:
         """Return what is to be done with an event. Trips the breaker where it is one too many."""
         mark, standing = event.mark, event.standing
+        if event.row is not None and event.row.passing == standing.offset and event.effect is not None:
+            return Pass(counting="deletes" if event.effect == "removal" else "changes")  # it may be out already
         if standing.release:
             if mark is not None and not event.is_the_held_one:
                 return Nothing()  # a newer one is held since, and this one was settled as stale then

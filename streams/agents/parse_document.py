@@ -29,6 +29,7 @@ from streams.errors import InvariantBroken, PoisonRecord
 from streams.ports import InRecord, Table
 from streams.steps.read_content import read_content
 from streams.steps.settle_change import (
+    UNSEEN,
     AlreadySettled,
     Seen,
     ToEnd,
@@ -126,9 +127,16 @@ class ParserAgent:
             await self._let_go(event, None)
         elif answer.counting is not None and self.holding is not None:
             with self.holding.counts.in_hand(change.tenant_id, answer.counting):
-                await self._pass(event, received_at, answer)
+                await self._pass(await self._mark_as_passing(event), received_at, answer)
         else:
             await self._pass(event, received_at, answer)
+
+    async def _mark_as_passing(self, event: Event) -> Event:
+        """Remember that there was room for an event, before it is out, and return it with its new row."""
+        row = replace(event.row or Seen(UNSEEN, ""), passing=event.standing.offset)
+        if row != event.row:
+            await self._remember(event, row)
+        return replace(event, row=row)
 
     async def _pass(self, event: Event, received_at: datetime, answer: Pass) -> None:
         """Do ① and ② of an event that nothing holds back."""
@@ -157,13 +165,13 @@ class ParserAgent:
             remember = await self.holding.let_go(event, remember)
         if remember is not None:
             await self._remember(event, remember)
+            reached("parser.remembered")
 
     async def _remember(self, event: Event, row: Seen) -> None:
         key, value = event.record.key or b"", row.to_bytes()
         await self.outbox.patience.hold(lambda: self.seen.put(key, value), "remembering what was seen")
         if self.holding is not None:
             self.holding.counts.change(event.record.partition, key, event.row, row)
-        reached("parser.remembered")
 
     async def _tell(self, change: DocumentChange, settled: AlreadySettled) -> None:
         if settled.outcome is not None:

@@ -63,6 +63,8 @@ class Seen:
     """That event found the document there: it was an edit, not a first upsert."""
     epoch: str = ""
     """Of the newest decision on the tenant's breaker when it passed, the first letters: what is decided begins to count anew."""
+    passing: int = -1
+    """Offset of an event that was counted and let pass, and may be out already: whatever has come between, it passes again."""
     held: HeldMark | None = None
     """A newer event of the document that is kept back."""
 
@@ -79,8 +81,8 @@ class Seen:
     def to_bytes(self) -> bytes:
         """Return a compact, truthy form. What is not known is left out, so that old and new rows are the same."""
         row: list[object] = [self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]
-        if self.at or self.changed or self.held is not None:
-            row += [self.at, self.changed, self.epoch]
+        if self.at or self.changed or self.passing >= 0 or self.held is not None:
+            row += [self.at, self.changed, self.epoch, self.passing]
         if self.held is not None:
             row.append(astuple(self.held))
         return json.dumps(row).encode()
@@ -89,9 +91,9 @@ class Seen:
     def from_bytes(cls, value: bytes) -> Seen:
         """Return what `to_bytes` wrote, here or in an earlier release. Raises ValueError on anything else."""
         revision, fingerprint, deleted, failed, event_id, offset, *rest = json.loads(value)
-        at, changed, epoch, *held = rest or (0.0, False, "")
+        at, changed, epoch, passing, *held = rest or (0.0, False, "", -1)
         mark = HeldMark(*held[0]) if held else None
-        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, mark)
+        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, passing, mark)
 
 
 Effect = Literal["removal", "change"]

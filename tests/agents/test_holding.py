@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.codec import encode
+from schemas.control import Control
 from schemas.record import document_key
-from streams.errors import NotPrepared
+from streams.errors import InvariantBroken, NotPrepared
 from streams.steps.limits import Limits
 from streams.steps.settle_change import Seen
 from tests.support.desk import desk_over
@@ -298,3 +300,30 @@ async def test_a_header_that_is_not_ours_is_ignored() -> None:
     await pipeline.drain()
     assert "d7" in held(pipeline)
     assert await pipeline.ids("d7")
+
+
+async def test_what_is_out_when_the_breaker_trips_passes_again_and_is_not_held() -> None:
+    """A worker died between passing an end on and remembering it, and by then another one had tripped."""
+    pipeline = await a_site()
+    put, out = pipeline.seen.put, []
+
+    async def dies(key: bytes, value: bytes) -> None:
+        if Seen.from_bytes(value).deleted:
+            out.append(key)
+            raise InvariantBroken("died")
+        await put(key, value)
+
+    pipeline.seen.put = dies  # type: ignore[method-assign]
+    pipeline.send("d0", 2, None, event_id="d0@2")
+    with pytest.raises(InvariantBroken):
+        await pipeline.drain()
+    assert out == [b"A/d0"]
+    pipeline.seen.put = put  # type: ignore[method-assign]
+    trip = Control(kind="tripped", at=pipeline.holding.outbox.now(), tenant_id="A", partition=1)
+    await pipeline.log.publish("t.controls", trip.key, encode(trip))
+    pipeline.restart()
+    pipeline.send("d1", 2, None)
+    await pipeline.drain()
+    assert held(pipeline) == {"d1"}
+    assert await there(pipeline) == NAMES[1:]
+    assert Seen.from_bytes(pipeline.seen.values[b"A/d0"]).deleted
