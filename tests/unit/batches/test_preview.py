@@ -61,7 +61,11 @@ async def test_a_document_that_the_new_policy_refuses_is_named() -> None:
     assert "limits.max_chunks 1" in found.refused["acme/a"]
 
 
-@pytest.mark.parametrize("tokens", [300, 320, 350, 380])
+A_TENTH = 320
+"""Tokens a chunk at which a tenth of the sample site's boundaries (11 %) stand elsewhere than at 400."""
+
+
+@pytest.mark.parametrize("tokens", [300, A_TENTH, 350, 380])
 async def test_a_policy_that_moves_a_tenth_of_the_boundaries_embeds_hardly_more_than_a_tenth(tokens: int) -> None:
     """On the sample site: chunks embedded are at most those whose boundaries moved, and twelve percent for a tenth."""
     site = Installation()
@@ -77,4 +81,6 @@ async def test_a_policy_that_moves_a_tenth_of_the_boundaries_embeds_hardly_more_
     found = preview(sample_of(site.parsed), using(old), using(new))
     moved = found.chunks - found.same
     assert green.embedded <= moved
-    assert green.embedded <= 0.12 * found.chunks or moved > 0.10 * found.chunks
+    if tokens == A_TENTH:
+        assert moved >= 0.10 * found.chunks
+        assert green.embedded <= 0.12 * found.chunks
