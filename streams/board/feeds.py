@@ -218,6 +218,7 @@ class Feeds:
 
     async def _read_index(self) -> None:
         assert self.index is not None
+        await self._caught_up[self.settings.topics.batches].wait()
         try:
             async with asyncio.timeout(INDEX_PATIENCE):
                 there = set(await self.index.collections())

@@ -18,9 +18,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from chunking.policy import load_policy
+from schemas.codec import encode
 from schemas.receipt import Receipt
-from streams.settings import KafkaSettings
-from tests.stack.rig import Rig, a_page, delete, rig, upsert
+from streams.cli.dev import dashboard_of
+from streams.embedded.stack import EmbeddedStack, ReceiptBook
+from streams.kafka.produce import OutRecord, produce_all
+from streams.settings import DashboardSettings, EmbedderSettings, KafkaSettings, Settings
+from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port
 from tests.support.browser import Browser, chromium, missing
 
@@ -189,6 +194,27 @@ async def _healed(stack: Rig, browser: Browser) -> None:
     await until_number(browser, "#tile-lag .value", 0)
     await until_number(browser, "#tile-letters .value", 0)
     await browser.until_text("#state-title", "All is well")
+
+
+async def test_dev_serves_the_page_and_a_taken_port_does_not_stop_it(tmp_path: Path) -> None:
+    settings = Settings(embedder=EmbedderSettings(kind="hashing"), dashboard=DashboardSettings(port=free_port()))
+    async with EmbeddedStack(tmp_path, load_policy(POLICY), POLICY, settings) as stack, ReceiptBook(stack) as book:
+        page = upsert("d0", 1, a_page("d0"))
+        record = OutRecord(stack.settings.topics.documents, b"acme/d0", encode(page))
+        await asyncio.to_thread(produce_all, stack.settings.kafka, [record])
+        (receipt,) = await book.of([page.event_id])
+        async with dashboard_of(stack) as first, dashboard_of(stack) as second, aiohttp.ClientSession() as http:
+            assert first.endswith(f":{settings.dashboard.port}/")
+            assert second != first
+            while True:
+                async with http.get(second + "api/state") as answer:
+                    found = await answer.json()
+                if found["totals"]["settled"] and found["batches"]["shown"] and found["batches"]["shown"][0]["points"]:
+                    break
+                await asyncio.sleep(0.2)
+            assert found["totals"]["computed"] == receipt.embedded > 0
+            assert found["batches"]["shown"][0]["points"] == receipt.added
+            assert found["troubles"]["shown"] == []
 
 
 @needs_browser

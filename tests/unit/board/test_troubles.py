@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
 
 from schemas.batch import BatchRecord
+from streams import metrics
 from streams.board.lag_book import GroupRow, LagBook
 from streams.board.state import BoardState
 from streams.board.troubles import KINDS, GateLine, GateVerdict, Outage, Surroundings, troubles
-from streams.board.workers import WorkerFacts, read_worker, seconds_a_call
+from streams.board.workers import SERIES, WorkerFacts, read_worker, seconds_a_call
 from streams.kafka.offsets import PartitionLag
 from streams.lag import Ahead, Reading
 from streams.reading.waiting import GroupLag
@@ -139,6 +141,11 @@ def test_red_comes_first_and_the_most_urgent_of_it() -> None:
     found.take_letter(letter("a"), 0, 1)
     facts = around(index=Outage(NOW, "x"), broker=Outage(NOW, "x"), paused=("--tenant t",))
     assert kinds(found, facts) == ["broker_away", "index_away", "dead_letters", "paused"]
+
+
+def test_what_is_read_of_a_worker_is_what_workers_tell() -> None:
+    known = {family.name for family in metrics.REGISTRY.collect()}
+    assert {re.sub("_(sum|count|total)$", "", name) for name in SERIES} <= known
 
 
 def test_the_time_of_a_call_is_that_of_the_last_minute() -> None:
