@@ -99,7 +99,8 @@ class Audit:
     tenant: str = ""
     pause: Pause = asyncio.sleep
     group_chunks: int = GROUP_CHUNKS
-    on_progress: Callable[[int, int], None] = lambda done, of: None
+    on_progress: Callable[[int], None] = lambda documents: None
+    """Called with the number of documents that were compared since the last call."""
     refused: set[bytes] = field(default_factory=set)
     held: set[bytes] = field(default_factory=set)
 
@@ -151,13 +152,11 @@ class Audit:
                 rows.append((bucket, key, chunks_in(value)))
         rows.sort()
         suspects: set[bytes] = set()
-        done = 0
         for group in groups(rows, 0, LAST_BUCKET, self.group_chunks):
             manifests = {key: manifest for key in group.keys if (manifest := self.broker.manifest(key)) is not None}
             found, _ = await self.walk.look(group, manifests)
             suspects |= {key for key in found if self._is_meant(key)}
-            done += len(group.keys)
-            self.on_progress(done, len(rows))
+            self.on_progress(len(group.keys))
         return suspects
 
     def _of_document(self, key: bytes) -> Finding | None:

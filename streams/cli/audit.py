@@ -65,8 +65,8 @@ async def _audit(
         await asyncio.to_thread(sources.refresh_manifests)
         walk = Walk(site.index, batch.collection, sources.partitions)
         wanted = await asyncio.to_thread(_sample, site, batch, points) if points else None
-        with progress_bar("comparing documents") as bar:
-            report = await Audit(sources, walk, batch.batch, tenant, on_progress=lambda done, of: bar.advance(0)).run(wanted)
+        with progress_bar("comparing documents", len(sources.manifests)) as bar:
+            report = await Audit(sources, walk, batch.batch, tenant, on_progress=bar.advance).run(wanted)
         if inventory is not None:
             report = replace(report, findings=in_order([*report.findings, *compare_inventory(listed, sources.newest, tenant)]))
         plan: RepairPlan | None = None

@@ -271,7 +271,13 @@ class QdrantIndex(VectorIndex):
     async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
         """Return how many points carry each digest within a range of buckets, at most `limit` digests."""
         where = models.Filter(must=[_within(first, end)])
-        return await self._read("count digests", collection, lambda: self.store.facet(collection, DIGEST, where, limit))
+        try:
+            return await self._read("count digests", collection, lambda: self.store.facet(collection, DIGEST, where, limit))
+        except NotPrepared as error:
+            if "refuses" not in error.message:
+                raise
+            hint = "its index of digests is made when a worker of this release starts"
+            raise NotPrepared(f"{error.message}; {hint}", collection=collection) from error
 
     async def marked(self, collection: str, first: int, end: int, digests: Sequence[int]) -> list[StoredPoint]:
         """Return the points that carry one of these digests within a range of buckets."""

@@ -6,13 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from qdrant_client import models
 
 from chunking.identity import point_id
+from streams.errors import NotPrepared
 from streams.index.marks import BUCKETS, bucket_of, digest_of, marks_of
-from streams.index.qdrant import QdrantIndex
+from streams.index.qdrant import QdrantIndex, open_index
 from streams.ports import StoredPoint
-from tests.contracts.index_values import chunk_id, payload, plan, point, query, vector_of
+from streams.settings import QdrantSettings
+from tests.contracts.index_values import SPEC, chunk_id, payload, plan, point, query, vector_of
+from tests.contracts.qdrant_shim import Fault, running_shim
 from tests.contracts.test_index_contract import Place, place  # noqa: F401  the fixture
 
 EVERYTHING = (0, 1 << 40, 1000)
@@ -22,9 +26,9 @@ def digest(name: str, payload_hash: str = "None", order: int = 0) -> int:
     return digest_of(chunk_id(name), payload_hash, order)
 
 
-async def write(place: Place, *names: str, document: str = "d1", partition: int = 0, **fields: Any) -> None:
+async def write(to: Place, *names: str, document: str = "d1", partition: int = 0, **fields: Any) -> None:
     points = [point(name, 1, document=document, **fields) for name in names]
-    await place.index.apply(place.name, replace(plan(1, points, document=document), partition=partition))
+    await to.index.apply(to.name, replace(plan(1, points, document=document), partition=partition))
 
 
 async def test_digests_are_counted_within_a_range_of_buckets(place: Place) -> None:  # noqa: F811
@@ -93,3 +97,14 @@ async def test_points_without_marks_are_told_apart(place: Place) -> None:  # noq
     assert await place.index.digests(place.name, *EVERYTHING) == {digest("a"): 1}
     await write(place, "old")
     assert [each.chunk_id async for page in place.index.unmarked(place.name) for each in page] == ["point:7"]
+
+
+async def test_a_server_without_the_index_of_digests_says_who_makes_it() -> None:
+    async with running_shim() as shim:
+        index = open_index(QdrantSettings(url=shim.url))
+        await index.ensure_collection("c", SPEC)
+        shim.faults.append(Fault(match="/facet", status=400, words='Bad request: Index required but not found for "digest"'))
+        with pytest.raises(NotPrepared, match="made when a worker of this release starts"):
+            await index.digests("c", *EVERYTHING)
+        assert await index.digests("c", *EVERYTHING) == {}
+        await index.close()
