@@ -67,5 +67,7 @@ class BatchRecord(Record):
     warm_since: AwareDatetime | None = None
     """When another batch took over: the grace period before `retire` runs from here."""
     launch: LaunchRecord | None = None
+    parsers: tuple[str, ...] = ()
+    """Parsers that its documents went through (``markdown/1``). Empty: an earlier release did not note them."""
     build_rate: float | None = Field(default=None, gt=0)
     """Documents a second that one worker may take while the batch is built. None: as fast as live work lets it."""

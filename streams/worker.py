@@ -33,6 +33,7 @@ from streams.audit.watch import Watch
 from streams.batch_app import BatchParts, build_batch_app
 from streams.batches.ledger import Ledger
 from streams.batches.pace import LaneEmbedder, Lanes, Pace
+from streams.batches.parser_versions import advice
 from streams.batches.record import collection_spec, policy_of
 from streams.canary import Canary
 from streams.content_refs import ContentRefs
@@ -339,6 +340,8 @@ class Worker:
         topics = batch_topics(settings.topics, batch.batch, settings.kafka.partitions)
         await asyncio.to_thread(require_as_planned, settings.kafka, topics)
         policy = policy_of(batch)
+        if words := advice(batch):
+            log.warning("parsers have changed", batch=batch.batch, reason=words)
         index = self._index
         assert index is not None
         spec = collection_spec(batch, policy)

@@ -9,6 +9,7 @@ from difflib import unified_diff
 
 from chunking.policy import ChunkPolicy, load_policy
 from schemas.batch import BatchRecord, BatchState, EmbeddingRecord
+from streams.batches.parser_versions import running_parsers
 from streams.errors import InvariantBroken, NotPrepared
 from streams.ports import CollectionSpec
 
@@ -37,6 +38,7 @@ def batch_record(
         created_at=now,
         updated_at=now,
         note=note,
+        parsers=running_parsers(),
     )
 
 

@@ -80,7 +80,7 @@ def plan_rollout(
                 f"switch to it, or give it up with docdelta retire {other.batch}; one build at a time"
             )
     record = batch_record(policy, policy_yaml, "proposed", alias, now, generation=generation_of(wanted, ledger.in_order()))
-    return RolloutPlan(with_state(record, replaces=served.batch, build_rate=build_rate), served, new=True)
+    return RolloutPlan(with_state(record, replaces=served.batch, parsers=served.parsers, build_rate=build_rate), served, new=True)
 
 
 @dataclass(frozen=True, slots=True)

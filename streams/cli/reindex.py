@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from streams.batches.ledger import clerk_of
+from streams.batches.parser_versions import note_reindexed
 from streams.cli import options
 from streams.cli.batch_commands import DryRun, Yes, confirmed, die_as_told
 from streams.cli.documents_named import document_named
@@ -69,6 +72,8 @@ def reindex(
         if what and not dry_run:
             note("a run that is stopped goes on with --resume and the name below")
         counts = reindex_documents(settings, selection, resume, dry_run, rate, advance, topic, lambda run: note(f"run {run}"))
+    if all_ and not dry_run:
+        note_reindexed(clerk_of(settings, lambda: datetime.now(UTC)))
     if json:
         print_json(counts_json(counts, dry_run))
     else:

@@ -46,8 +46,8 @@ def status(
         print_json(found.as_json(now))
     else:
         _tell(found, now)
-    for problem in found.problems:
-        note(problem)
+    for line in (*found.problems, *found.parser_changes):
+        note(line)
     return FAILED if found.problems else OK
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from schemas.batch import LIVE_STATES, BatchRecord
+from streams.batches.parser_versions import advice
 from streams.controls.standing import Standing, pauses_json, read_standing
 from streams.kafka.client import cluster_topics, make_admin
 from streams.kafka.read import read_topic
@@ -61,6 +62,12 @@ class Status:
     """What is paused, open and held."""
 
     @property
+    def parser_changes(self) -> tuple[str, ...]:
+        """What to tell of live batches whose documents were parsed otherwise than this release does."""
+        live = [batch.record for batch in self.batches if batch.record.state in LIVE_STATES]
+        return tuple(words for record in live if (words := advice(record)))
+
+    @property
     def lag(self) -> int:
         """Records ahead of all groups."""
         return sum(group.lag for group in self.groups)
@@ -84,6 +91,7 @@ class Status:
             "held": len(self.standing.held),
             "alias": self.alias,
             "problems": list(self.problems),
+            "parser_changes": list(self.parser_changes),
         }
 
 
