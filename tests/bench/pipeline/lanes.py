@@ -1,7 +1,7 @@
 """Live edits beside a bulk import: tenant B edits a small page while tenant A imports thousands through [bulk].
 
 An edit's time is from its producer's hand to its receipt, which follows the index's own confirmation. Both figures of a tenant B
-come from one installation: idle first, then for as long as the import lasts. Rates of an import alone, through [bulk] and straight
+come from one installation: idle before and after, and for as long as the import lasts. Rates of an import alone, through [bulk] and straight
 through [documents], say what the lane costs; B's times beside the latter say what it is for.
 """
 
@@ -42,13 +42,14 @@ async def measure(size: int) -> dict[str, Any]:
         try:
             for _ in range(5):  # the producer's id, first connections
                 await editor.edit()
-            idle = [await editor.edit() for _ in range(IDLE_SAMPLES)]
+            idle = [await editor.edit() for _ in range(IDLE_SAMPLES // 2)]
             documents, bulk = bench.settings.topics.documents, bench.settings.topics.bulk
             rates = {}
             for name, topic in (("documents", documents), ("bulk", bulk), ("documents again", documents), ("bulk again", bulk)):
                 rates[name] = ALONE / await imported(editor, topic, a_site(name, ALONE))
             unlaned, _ = await beside(editor, imported(editor, documents, a_site("unlaned", ALONE)))
             beside_bulk, seconds = await beside(editor, imported(editor, bulk, a_site("whole", size)))
+            idle += [await editor.edit() for _ in range(IDLE_SAMPLES // 2)]
         finally:
             await editor.stop()
         return {
