@@ -334,3 +334,18 @@ def test_ten_thousand_letters_are_listed_from_their_index(apache_settings: Kafka
     assert read_letters(settings).open_count == count - good - 1
     (told,) = replay(settings, named(read_letters(settings), settings, [dropped.id]))
     assert told.outcome == "closed"
+
+
+def test_a_run_behind_live_edits_is_resumed_by_what_waits_there(topics: Settings) -> None:
+    names = topics.topics
+    changes = [upsert(f"d{n}", 1, "x") for n in range(5)]
+    produce_all(topics.kafka, [OutRecord(names.documents, b"acme/" + c.document_id.encode(), encode(c)) for c in changes])
+    selection = Selection(tenant="acme")
+    first = reindex_documents(topics, selection, run="r1", topic=names.bulk)
+    assert (first.upserts, first.before) == (5, 0)
+    waiting = [decode(record.value, DocumentChange) for record in read_topic(topics.kafka, names.bulk) if record.value]
+    assert {each.event_id for each in waiting} == {f"{change.event_id}#reindex-r1" for change in changes}
+    assert all(each.reindex and each.revision == 1 for each in waiting)
+    again = reindex_documents(topics, selection, run="r1", topic=names.bulk)
+    assert (again.sent, again.before) == (0, 5)
+    assert reindex_documents(topics, selection, run="r2", topic=names.bulk, dry_run=True).upserts == 5
