@@ -174,7 +174,7 @@ async def test_paused_tenants_are_parked_and_paused_stages_take_nothing(
             other = free_port()
             stack.start("two", **GUARDED, DOCDELTA_WORKER__METRICS_PORT=str(other))
             await scrape_when(other, lambda found: found.all("docdelta_app_ready", app="parser") == [1])
-            assert (await stack.stop("two"))[0] == 0
+            assert (await stack.stop("two"))[0] == 0, stack.log("two")[-4000:]
             assert edit.event_id not in {receipt.event_id for receipt in await stack.receipts()}
             await _done(stack, "resume", "--stage", stage)
             assert (await stack.outcomes([edit.event_id]))[edit.event_id].outcome == "indexed"
