@@ -1,8 +1,8 @@
 """Live edits beside a bulk import: tenant B edits a small page while tenant A imports thousands through [bulk].
 
 An edit's time is from its producer's hand to its receipt, which follows the index's own confirmation. Both figures of a tenant B
-come from one installation: idle before and after, and for as long as the import lasts. Rates of an import alone, through [bulk] and straight
-through [documents], say what the lane costs; B's times beside the latter say what it is for.
+come from one installation: idle before and after, and for as long as the import lasts. Rates of an import alone, through [bulk] and
+straight through [documents], say what the lane costs; B's times beside the latter say what it is for.
 """
 
 from __future__ import annotations
