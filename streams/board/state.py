@@ -260,7 +260,7 @@ class BoardState:
 
     def shown_tenants(self, count: int) -> list[tuple[str, TenantRow, int]]:
         """Return up to `count` tenants with what is open of them: those in trouble first, then those settled last."""
-        names = list(islice((name for name in reversed(self.troubled) if name in self.tenants), count))
+        names = [name for name in islice(reversed(self.troubled), count) if name in self.tenants]
         recent = islice(reversed(self.tenants), count)
         names += [name for name in recent if name not in self.troubled]
         return [(name, self.tenants[name], self.troubled.get(name, 0)) for name in names[:count]]

@@ -176,6 +176,10 @@ def _letters(state: BoardState) -> Section:
 
 
 def _tenants(state: BoardState, book: LagBook) -> Section:
+    rows = state.shown_tenants(SHOWN_TENANTS)
+    others = state.total
+    for _, row, _ in rows:
+        others = others.less(row.tally)
     shown = [
         {
             "tenant": name,
@@ -185,11 +189,8 @@ def _tenants(state: BoardState, book: LagBook) -> Section:
             **row.tally.as_json(),
             "settled": row.tally.settled,
         }
-        for name, row, trouble in state.shown_tenants(SHOWN_TENANTS)
+        for name, row, trouble in rows
     ]
-    others = state.total
-    for _, row, _ in state.shown_tenants(SHOWN_TENANTS):
-        others = others.less(row.tally)
     hidden = len(state.tenants) - len(shown)
     return {"shown": shown, "others": {**others.as_json(), "settled": others.settled}, "hidden": hidden}
 

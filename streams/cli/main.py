@@ -21,7 +21,7 @@ HELP = """Keep a Qdrant index in step with changing documents: only the chunks t
 Start here:  docdelta dev FOLDER  runs everything on this machine and keeps a folder in sync; then, in another terminal,
 docdelta search "your question" --tenant demo
 
-Policy authors:  docdelta parse, chunk, diff  work offline.  Operators:  topics, init, worker, status, why.
+Policy authors:  docdelta parse, chunk, diff  work offline.  Operators:  topics, init, worker, status, why, dashboard.
 
 Settings come from the environment (DOCDELTA_KAFKA__BOOTSTRAP_SERVERS, ...) over docdelta.toml over defaults."""
 

@@ -337,7 +337,7 @@ function why(tenant, document) {
         each.reason, el("small", { class: "quiet below" }, Object.entries(each.figures).map(([name, count]) => `${name} ${number(count)}`).join(", "))],
       each.revision === null ? "–" : String(each.revision)]);
     if (rows.length) body.push(el("h3", {}, say("why.timeline")), table(found.earlier ? say("why.earlier", { earlier: number(found.earlier) }) : say("why.all"),
-      [["why.at", "brief"], ["why.stage"], ["why.what", "wide"], ["why.revision"]], rows));
+      [["why.at", "brief"], ["why.stage"], ["why.what", "wide"], ["why.revision", "brief"]], rows));
     body.push(el("div", { class: "actions" }, button("reindex", "reindex", label, () => act("reindex", { tenant, document }, label), true)));
     return body;
   });
