@@ -53,8 +53,8 @@ class ChunkerAgent:
     the end offset where the table turns out empty at assignment but [changes] is not (state lost): changes that a predecessor
     planned with other order keys may still be on their way, and no manifest made meanwhile can know them."""
     begun_empty: set[int] = field(default_factory=set)
-    """Partitions that this worker has worked on since there was nothing: no manifest, no changes, no point. What it does not remember
-    of one was never there, so a new document is planned without asking the index (see `LostState.look_for_nothing`)."""
+    """Partitions that this worker has worked on since there was nothing: no manifest, no changes, no point. What it does not
+    remember of one was never there, so a new document is planned without asking the index (`LostState.look_for_nothing`)."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [parsed]. Raises only what stops the worker (see `attempt`)."""

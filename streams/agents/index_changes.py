@@ -109,6 +109,9 @@ class IndexerAgent:
     compare_until: dict[int, int] = field(default_factory=dict)
     """Partition to offset of [changes]. Below it records clear whatever they do not name. Set it to the end offset where the table
     turns out empty at assignment but the partition of [changes] is not (state lost), together with the chunker's."""
+    _unwritten: dict[bytes, dict[str, ChunkRecord]] = field(default_factory=dict)
+    """Key to the chunks of refused records that were planned before the state was lost. There was no manifest to be marked, and a
+    later record that was planned on them names only their ids."""
     _embedded: dict[tuple[bytes, str], int] = field(default_factory=dict)
     """Texts embedded for the earlier parts of a record that came in parts, for its receipt."""
 
@@ -131,9 +134,14 @@ class IndexerAgent:
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, None)
             return None
-        newest = self.manifests.get(document_key(changes.tenant_id, changes.document_id))
+        key = document_key(changes.tenant_id, changes.document_id)
+        newest = self.manifests.get(key)
         lost = record.offset < self.compare_until.get(record.partition, 0)
-        return _Item(record, changes, still_wanted(changes, newest), newest, lost)
+        wanted = still_wanted(changes, newest)
+        if lost and not wanted.superseded:
+            kept, unwritten = set(changes.kept), self._unwritten.get(key, {})
+            wanted = replace(wanted, write=(*wanted.write, *(unwritten[chunk_id] for chunk_id in unwritten if chunk_id in kept)))
+        return _Item(record, changes, wanted, newest, lost)
 
     async def _find_what_is_there(self, items: Sequence[_Item]) -> None:
         """Look up the points that the items are about: by id in one call; where a record is complete, all of its document."""
@@ -288,6 +296,9 @@ class IndexerAgent:
         changes = item.changes
         about = about_parsed(changes)
         if refusal is not None:
+            if item.lost:
+                records = (*changes.added, *changes.updated)
+                self._unwritten.setdefault(item.key, {}).update((record.chunk_id, record) for record in records)
             await self.outbox.refuse(item.record, refusal, about)
             return
         tally = (item.key, changes.event_id)

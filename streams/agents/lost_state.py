@@ -51,7 +51,7 @@ class LostState:
 
 
     async def look_for_nothing(self, places: Iterable[PartitionLag], partitions: Collection[int], never_worked_on: bool) -> None:
-        """Tell the chunker which of `partitions`, all new here, begin with nothing: then no document of them needs a look at the index.
+        """Tell the chunker which of `partitions`, all new here, begin with nothing: no document of them needs a look at the index.
 
         So it is where the group was never worked on, no changes were ever planned, and the collection is empty: read in this order,
         after the partitions were assigned. From then on every manifest passes through this worker. One that comes later, or begins
