@@ -1,6 +1,6 @@
 """Why a document stands where it stands: newest revision seen, what each batch did with it, its points, what was refused.
 
-Everything is read by the document's key: one partition of each topic, and the index's points of this document.
+Everything is read by the document's key; `streams/repair/timeline.py` reads it and adds the rest of the story.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from schemas.codec import UndecodableRecord, decode
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import DocumentChange
 from schemas.receipt import Receipt
-from schemas.record import document_key
 from streams.errors import DocdeltaError
-from streams.kafka.read import read_topic
 from streams.ports import InRecord, VectorIndex
 from streams.reading.citation import clauses_of
-from streams.settings import Settings
 
 State = Literal["unknown", "current", "deleted", "waiting", "held", "dead_lettered"]
 
@@ -162,20 +159,6 @@ async def read_points(index: VectorIndex, alias: str, tenant_id: str, document_i
         return None
     points = await index.document_points(collection, tenant_id, document_id)
     return InIndex(collection, tuple(point.payload for point in points))
-
-
-def read_why(settings: Settings, tenant_id: str, document_id: str, indexed: InIndex | None, problems: tuple[str, ...] = ()) -> Why:
-    """Return all that topics and index say of a document. Raises NotReachable, NotPrepared (a topic is missing)."""
-    topics, key = settings.topics, document_key(tenant_id, document_id)
-    return Why(
-        tenant_id,
-        document_id,
-        newest_seen(read_topic(settings.kafka, topics.documents, key)),
-        last_receipts(read_topic(settings.kafka, topics.receipts, key)),
-        indexed,
-        dead_letters_of(read_topic(settings.kafka, topics.dead_letters, key)),
-        problems,
-    )
 
 
 def newest_seen(records: Iterable[InRecord]) -> Seen | None:
