@@ -110,5 +110,5 @@ def test_promtool_accepts_the_rules(arguments: list[str]) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip(HOW_TO)
-    done = subprocess.run([promtool, *arguments], cwd=RULES.parent, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([promtool, *arguments], cwd=RULES.parent, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
