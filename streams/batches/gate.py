@@ -179,7 +179,7 @@ def _documents(evidence: Evidence) -> Iterable[Line]:
         "held",
         not evidence.held,
         f"{len(evidence.held):,} documents are held",
-        f"held: {_some(evidence.held)}; release or reject them",
+        f"held: {_some(evidence.held)}; release or reject them (docdelta breaker list, docdelta resume)",
     )
 
 

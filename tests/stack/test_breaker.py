@@ -67,6 +67,8 @@ async def test_a_mass_delete_is_held_and_then_dropped_or_let_pass(
         assert (status["held"], [each["tenant_id"] for each in status["breakers"]]) == (101, ["acme"])
         told = await _json(stack, "why", waits[0].document_id, "--tenant", "acme", code=1)
         assert (told["state"], "docdelta breaker approve acme" in told["explanation"]) == ("held", True)
+        gate = await stack.docdelta("gate", stack.collection)
+        assert (gate.returncode, "release or reject them" in gate.stdout + gate.stderr) == (1, True), gate.stdout + gate.stderr
         refused = await stack.docdelta("breaker", "approve", "acme")
         assert (refused.returncode, "say --yes" in refused.stderr) == (1, True)
 

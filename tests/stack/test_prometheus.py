@@ -22,7 +22,7 @@ import yaml
 
 from streams.settings import KafkaSettings
 from tests.contracts.qdrant_shim import Fault
-from tests.stack.rig import a_page, rig, upsert
+from tests.stack.rig import a_page, delete, rig, upsert
 from tests.stack.scrape import free_port, scrape_when
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -113,8 +113,9 @@ async def test_every_query_finds_data_and_an_outage_raises_its_alert(
     port = free_port()
     probes = {"DOCDELTA_WORKER__METRICS_PORT": str(port), "DOCDELTA_WORKER__LAG_SECONDS": "1"}
     async with rig(tansu_settings, tmp_path, fresh) as stack:
-        stack.start(DOCDELTA_WORKER__CANARY_TENANT="probe", **probes)
-        await scrape_when(port, lambda found: found.sum("docdelta_app_ready") == 2)
+        guarded = {"DOCDELTA_BREAKER__SHARE": "0.5", "DOCDELTA_BREAKER__MINIMUM": "4"}
+        stack.start(DOCDELTA_WORKER__CANARY_TENANT="probe", **probes, **guarded)
+        await scrape_when(port, lambda found: found.sum("docdelta_app_ready") == 3)  # parser, feeder, batch
         async with prometheus(tmp_path, port) as watching:
             await stack.put(*[upsert(f"d{n}", 1, a_page(f"d{n}")) for n in range(3)])
             await stack.put(upsert("d0", 2, a_page("d0", edit=" x")), upsert("d1", 2, "x", media_type="application/x-nonsense"))
@@ -123,6 +124,13 @@ async def test_every_query_finds_data_and_an_outage_raises_its_alert(
                     await watching.until(query, 20, partial(watching.ask, query))  # a rate needs two scrapes
             await watching.until("dead letter", 60, lambda: _fires(watching, "DocdeltaDeadLetters"))
             assert await watching.firing() == {"DocdeltaDeadLetters"}
+
+            pages = [upsert(f"p{n}", 1, a_page(f"p{n}", 1), tenant="site") for n in range(12)]
+            await stack.put(*pages)
+            await stack.put(*[delete(f"p{n}", 2, "site") for n in range(12)])
+            await watching.until("a mass delete", 60, lambda: _fires(watching, "DocdeltaMassDeleteHeld"))
+            assert (await stack.docdelta("breaker", "reject", "site", "--yes")).returncode == 0
+            await watching.until("it is decided", 60, lambda: _silent(watching, "DocdeltaMassDeleteHeld"))
 
             stack.shim.faults += [Fault(status=503)] * 1000
             edit = upsert("d2", 2, a_page("d2", edit=" y"))

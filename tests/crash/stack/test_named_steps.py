@@ -8,7 +8,7 @@ import pytest
 
 from streams.crash_points import STEPS
 from streams.settings import KafkaSettings
-from tests.crash.stack.lives import DEATHS, Death, all_lives
+from tests.crash.stack.lives import DEATHS, HOLDING, Death, all_lives
 
 pytestmark = pytest.mark.kafka
 SIDE_BY_SIDE = 4
@@ -22,7 +22,7 @@ def verdicts(apache_kafka: str, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 def test_every_named_step_kills_at_its_first_and_at_a_later_time() -> None:
-    times = {step: [death.time for death in DEATHS if death.step == step] for step in STEPS}
+    times = {step: [death.time for death in DEATHS if death.step == step] for step in STEPS if step not in HOLDING}
     assert all(1 in each and max(each) > 1 for each in times.values()), times
     assert len(DEATHS) >= 40
 
