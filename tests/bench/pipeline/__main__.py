@@ -16,7 +16,7 @@ from streams.logs import configure_logs
 from tests.bench.pipeline import build, lanes, latency, resync, rollout, scale, state
 from tests.bench.pipeline.report import load, save
 
-PEERS = ("langchain", "llamaindex", "cocoindex")
+PEERS = ("langchain", "langchain_with_offsets", "llamaindex", "cocoindex")
 Bench = Callable[[int], Coroutine[Any, Any, dict[str, Any]]]
 BENCHES: Mapping[str, tuple[Bench, int]] = {
     "build": (build.measure, 200),

@@ -31,6 +31,9 @@ class LangChain:
     """`index()` with a SQLRecordManager on a SQLite file, cleanup `scoped_full`: the mode that does not embed anew what spans
     batches. Batches of 1,000: fewer statements than the default of 100."""
 
+    offsets = False
+    """Whether a chunk says where it stands. Its metadata is part of its hash, so one that moved is another."""
+
     def __init__(self, folder: Path, client: CountingClient, embed: Counted) -> None:
         from langchain_classic.indexes import SQLRecordManager
         from langchain_core.embeddings import Embeddings
@@ -49,7 +52,7 @@ class LangChain:
         self._store = QdrantVectorStore(client, "pages", Hashing(), validate_collection_config=False)
         self._records = SQLRecordManager("pages", db_url=f"sqlite:///{folder}/records.db")
         self._records.create_schema()
-        self._split = RecursiveCharacterTextSplitter(chunk_size=CHUNK, chunk_overlap=0)
+        self._split = RecursiveCharacterTextSplitter(chunk_size=CHUNK, chunk_overlap=0, add_start_index=self.offsets)
 
     def sync(self, texts: Pages) -> None:
         """Bring the index to these pages."""
@@ -60,6 +63,12 @@ class LangChain:
         index(
             chunks, self._records, self._store, batch_size=1000, cleanup="scoped_full", source_id_key="source", key_encoder="sha1"
         )
+
+
+class LangChainWithOffsets(LangChain):
+    """The same with `add_start_index`: chunks that can be cited by their place, as docdelta's can."""
+
+    offsets = True
 
 
 class LlamaIndex:
@@ -163,6 +172,7 @@ class CocoIndex:
 
 PEERS: dict[str, Callable[[Path, CountingClient, Counted], Any]] = {
     "langchain": LangChain,
+    "langchain_with_offsets": LangChainWithOffsets,
     "llamaindex": LlamaIndex,
     "cocoindex": CocoIndex,
 }
