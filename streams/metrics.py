@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 if TYPE_CHECKING:
     from schemas.receipt import Receipt
@@ -268,6 +276,11 @@ for _side in SIDES:
     RATE_LIMITED.labels(_side)
 for _failure in INDEX_FAILURES:
     INDEX_FAILED.labels("write", _failure)  # from 0 on, so that the first one shows as a rise
+
+
+def exposition() -> str:
+    """Return all metrics in the text format of Prometheus."""
+    return generate_latest(REGISTRY).decode()
 
 
 def settled(receipt: Receipt, lane: str = "live") -> None:

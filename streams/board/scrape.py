@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 
 import aiohttp
-from prometheus_client import generate_latest
 
 from streams import metrics
 from streams.board.feeds import AskWorkers
@@ -45,4 +44,4 @@ async def _ask(session: aiohttp.ClientSession, url: str) -> WorkerFacts:
 
 async def this_process() -> list[WorkerFacts]:
     """Ask the worker that lives in this process."""
-    return [read_worker("this process", generate_latest(metrics.REGISTRY).decode(), time.time())]
+    return [read_worker("this process", metrics.exposition(), time.time())]
