@@ -72,8 +72,8 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         assert found.sum("docdelta_publish_to_searchable_seconds_count") == 10
         assert found.sum("docdelta_dead_letters_total", stage="parser") == 2
         assert found.sum("docdelta_stage_seconds_count", stage="parser") == 14
-        assert found.sum("docdelta_app_ready") == 2
-        assert found.sum("docdelta_assigned_partitions") == 3 * PARTITIONS, "of [documents], [parsed] and [changes]"
+        assert found.sum("docdelta_app_ready") == 3, "parser, feeder, batch"
+        assert found.sum("docdelta_assigned_partitions") == 4 * PARTITIONS, "of [documents], [bulk], [parsed] and [changes]"
         assert found.sum("docdelta_records_in_hand") == 0
         assert found.sum("docdelta_batch_info", state="active", batch=stack.policy.batch_id) == 1
         assert found.sum("process_resident_memory_bytes") > 1e6
@@ -117,7 +117,7 @@ async def test_a_stopped_worker_shows_as_growing_lag_at_another(apache_settings:
         await stack.put(*[upsert(f"d{n}", 1, a_page(f"d{n}")) for n in range(3)])
         group = stack.settings.topics.batch_group(stack.policy.batch_id)
         stack.start("two", only="parser", **_port(port))
-        await scrape_when(port, lambda found: _no_lag(found) and found.sum("docdelta_app_ready") == 1)
+        await scrape_when(port, lambda found: _no_lag(found) and found.sum("docdelta_app_ready") == 2)
         await stack.stop("one")
 
         await stack.send(*[upsert(f"d{n}", 2, a_page(f"d{n}", edit=" x")) for n in range(3)])
