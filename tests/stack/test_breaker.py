@@ -168,7 +168,9 @@ async def test_paused_tenants_are_parked_and_paused_stages_take_nothing(
         ):
             await _done(stack, "pause", "--stage", stage)
             await scrape_when(
-                port, lambda found, s=stage: bool(found.all("docdelta_paused_since_timestamp_seconds", control=f"stage/{s}"))
+                port,
+                lambda found, s=stage: bool(found.all("docdelta_paused_since_timestamp_seconds", control=f"stage/{s}")),
+                PATIENCE,
             )
             edit = live["acme", "d1"] = upsert("d1", live["acme", "d1"].revision + 1, a_page(stage[:6], 1))
             await stack.send(edit)
