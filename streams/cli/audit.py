@@ -47,7 +47,7 @@ def audit(
 
     Example:  docdelta audit --sample 200
 
-    Example:  docdelta audit --repair && docdelta audit
+    Example:  docdelta audit --repair; docdelta audit
     """
     return asyncio.run(_audit(context, mend, sample, batch, tenant, inventory, json))
 

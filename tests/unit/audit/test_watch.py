@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from chunking.manifest import Manifest
+from schemas.record import split_document_key
 from streams import metrics
 from streams.audit.watch import Watch
 from streams.errors import Unavailable
 from streams.index.memory import MemoryIndex
+from streams.ports import IndexPlan
 from tests.unit.audit.site import COLLECTION, PARTITIONS, Site
 
 
@@ -132,6 +134,18 @@ async def test_what_is_on_its_way_or_in_doubt_is_not_judged(watched: Watched) ->
     for _ in range(2):
         await watched.watch.look_again()
     assert watched.drift() == {"missing_point": 1}
+
+
+async def test_a_mark_in_the_bucket_of_another_partition_is_no_drift(watched: Watched) -> None:
+    key = b"acme/d3"
+    tenant, document = split_document_key(key)
+    (point, *_) = await watched.site.index.document_points(COLLECTION, tenant, document)
+    payloads = ((point.chunk_id, point.payload),)
+    elsewhere = (watched.site.partition(key) + 1) % PARTITIONS
+    await watched.site.index.apply(COLLECTION, IndexPlan(tenant, document, 1, payloads=payloads, partition=elsewhere))
+    for _ in range(3):
+        await watched.watch.round()
+    assert watched.drift() == {}
 
 
 async def test_an_edit_between_two_looks_begins_anew(watched: Watched) -> None:
