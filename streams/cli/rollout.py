@@ -129,10 +129,14 @@ async def _embedding_speed(site: Site, batch: BatchRecord) -> float | None:
 async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
     """Follow the build and return the gate's word: as soon as it passes, can't pass any more, or the time is over."""
     deadline = time.monotonic() + wish.patience if wish.patience else None
-    said_at, gate_at, said, verdict = 0.0, 0.0, "", None
+    said_at, gate_at, said = 0.0, 0.0, ""
+    settled: Verdict | None = None
     quick = sys.stderr.isatty()
     async for look in follow_build(site.settings, batch):
         now = time.monotonic()
+        if settled is not None:
+            say(f"{batch.batch}: {look}")
+            return settled
         over = deadline is not None and now > deadline
         if now - said_at > (1.0 if quick else SAY_SECONDS) and str(look) != said:
             said, said_at = str(look), now
@@ -144,8 +148,8 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
             _still_mine(ledger, batch)
             verdict = await site.gate(ledger.batches[batch.batch], ledger, wish.golden)
             if verdict.passed or over or not verdict.may_pass:
-                say(f"{batch.batch}: {look}")
-                return verdict
+                settled = verdict  # the figures of the next look are newer than the gate's
+                continue
             for line in verdict.lines:
                 if not line.passed:
                     note(f"{batch.batch} waits: {line}")

@@ -45,7 +45,7 @@ payload: {attributes: [owner]}
 """
 HASHING = EmbedderSettings(kind="hashing")
 PATIENCE = 90.0
-COMMAND_SECONDS = 300.0
+COMMAND_SECONDS = 600.0
 PLACEMENT = ("revision", "order_key", "payload_hash")
 """Payload fields that a rebuild may give otherwise."""
 PARTITIONS = 4

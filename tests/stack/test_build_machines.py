@@ -36,7 +36,7 @@ async def test_a_build_runs_on_its_own_machine_and_its_death_is_not_felt_by_the_
         await stack.put(*newest.values())
 
         build = stack.start("build", only=f"batch:{GREEN_BATCH}")  # before there is such a batch: it waits
-        rolling = asyncio.create_task(stack.docdelta("rollout", "green.yaml", "--auto", "--rate", "1"))
+        rolling = asyncio.create_task(stack.docdelta("rollout", "green.yaml", "--auto", "--rate", "0.02"))
         await stack.receipts_when(lambda found: any(receipt.batch == GREEN_BATCH for receipt in found))
         build.kill()
         build.wait()

@@ -314,7 +314,7 @@ async def test_a_change_of_payload_rules_embeds_nothing_and_a_pace_can_be_set_wh
 ) -> None:
     async with a_site(apache_settings, tmp_path, fresh, seed=4) as site:
         stack = site.stack
-        slow = asyncio.create_task(stack.docdelta("rollout", "v3.yaml", "--auto", "--rate", "0.5"))
+        slow = asyncio.create_task(stack.docdelta("rollout", "v3.yaml", "--auto", "--rate", "0.02"))
         await stack.receipts_when(lambda found: any(receipt.batch == batch_of(MORE_PAYLOAD) for receipt in found))
         other = await stack.docdelta("rollout", "v2.yaml", "--auto")
         assert other.returncode == 5, other.stdout + other.stderr
