@@ -279,7 +279,7 @@ class VectorIndex(Protocol):
 
     async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
         """Return how many points carry each digest, among those whose bucket lies in first..end-1 (see index/marks.py); at most
-        `limit` digests. No point is read. May count a point twice while the index moves it: what differs is read before it counts."""
+        `limit` digests. No point is read. May count a point twice while the index moves it: read what differs before it counts."""
         ...
 
     async def marked(self, collection: str, first: int, end: int, digests: Sequence[int]) -> list[StoredPoint]:
@@ -287,7 +287,7 @@ class VectorIndex(Protocol):
         ...
 
     def unmarked(self, collection: str) -> AsyncIterator[list[StoredPoint]]:
-        """Yield in pages the points that carry no bucket, without vectors: written before there were marks, or by somebody else. One
+        """Yield in pages the points that carry no bucket, without vectors: written before there were marks, or by others. One
         that is not docdelta's has the chunk id ``point:<its id>``."""
         ...
 

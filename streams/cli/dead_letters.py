@@ -22,7 +22,13 @@ from streams.repair.letters import Letter, LetterState, Wanted
 from streams.settings import Settings
 
 app = typer.Typer(
-    help="List, show, replay and drop dead letters: records that were refused, with the reason.", no_args_is_help=True
+    help="""List, show, replay and drop dead letters: records that were refused, with the reason.
+
+    Example:  docdelta dead-letters list --tenant acme
+
+    Example:  docdelta dead-letters replay --document handbook.md
+    """,
+    no_args_is_help=True,
 )
 
 STATES: tuple[LetterState, ...] = ("open", "healed", "replayed", "dropped")

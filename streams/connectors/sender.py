@@ -1,4 +1,4 @@
-"""KafkaSender: DocumentChanges to the topic of their lane through confluent-kafka, each confirmed by the broker or reported by name."""
+"""KafkaSender: DocumentChanges to the topic of their lane by confluent-kafka, each confirmed by the broker or reported by name."""
 
 from __future__ import annotations
 

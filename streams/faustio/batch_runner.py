@@ -19,7 +19,7 @@ GroupHandler = Callable[[Sequence[InRecord]], Awaitable[None]]
 class BatchRunner(Runner):
     """Gathers up to `size` records, or what comes within `seconds` after the first, and runs `handle(records)`: in order
     of arrival, which is offset order per partition and so the order per key. While `at_once` groups are in work the next one
-    gathers. Groups at work together share no key, so that the order per key holds: a group ends before a record whose key is in work.
+    gathers. Groups at work together share no key, which keeps the order per key: a group ends before a record whose key is in work.
 
     What `handle` may do is as for KeyedRunner, for the group as a whole: all are acknowledged or none.
     """
