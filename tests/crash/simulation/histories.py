@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.codec import encode
@@ -185,10 +185,26 @@ def _faults(dice: random.Random) -> frozenset[str]:
 
 
 def _allowed(history: History) -> tuple[Event, ...]:
-    """Leave out what nobody could get right once the parser's memory is lost: it alone knows failed and deleted revisions."""
+    """Leave out what nobody could get right once the parser's memory is lost: it alone knows failed and deleted revisions, and
+    takes a late event for the first; a newer one with the late one's words would then seem to say nothing new."""
     if "lose_seen" not in history.faults or history.repaired:
         return history.events
-    return tuple(event for event in history.events if event.kind != "null" and UNREADABLE not in event.paragraphs)
+    known = [event for event in history.events if event.kind != "null" and UNREADABLE not in event.paragraphs]
+    return tuple(event for number, event in enumerate(known) if not _misleads(event, known[:number], known[number + 1 :]))
+
+
+def _misleads(event: Event, before: Sequence[Event], after: Sequence[Event]) -> bool:
+    """Return whether an event is late, and a newer one says the same later on."""
+
+    def same_document(other: Event) -> bool:
+        return other.key == event.key and other.kind in ("upsert", "delete")
+
+    late = any(same_document(other) and other.revision > event.revision for other in before)
+    said = (event.kind, event.paragraphs, event.title)
+    return late and any(
+        same_document(other) and other.revision > event.revision and (other.kind, other.paragraphs, other.title) == said
+        for other in after
+    )
 
 
 def _events(dice: random.Random, count: int) -> tuple[Event, ...]:

@@ -236,7 +236,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "lost-manifest-taken-for-a-new-document": Mutation(Parts(chunker=NeverComplete, knows_lost_state=False)),
     "lost-state-forgotten-after-one-record": Mutation(Parts(knows_lost_state=False), 1500, ("lose_manifests",)),
     "indexer-not-gated-by-manifests": Mutation(Parts(indexer=Ungated), 1500, ("zombie",)),
-    "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False)),
+    "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False), faults=("zombie",)),
     "no-fence": Mutation(Parts(index=Unfenced), 2000),
     "a-patch-of-what-is-not-there-any-more": Mutation(Parts(index=PatchesAnything), 6000, ("zombie",), first=950),
     "an-empty-table-taken-for-a-new-batch": Mutation(Parts(begins_empty=lambda member: not member.table)),
