@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import AwareDatetime, Field
 
+from schemas.document_change import DocumentChange
 from schemas.record import DocumentId, Record, Revision, TenantId
 
 HeldReason = Literal["breaker", "paused"]
@@ -43,3 +44,10 @@ class HeldChange(Record):
     def original(self) -> bytes | None:
         """The event's value."""
         return None if self.value is None else base64.b64decode(self.value)
+
+    @property
+    def end(self) -> DocumentChange:
+        """A delete of the document at the event's revision, under its id: what a null value comes to."""
+        return DocumentChange(
+            tenant_id=self.tenant_id, document_id=self.document_id, revision=self.revision, op="delete", event_id=self.event_id
+        )

@@ -16,12 +16,13 @@ from streams.agents.manifests import Manifests
 from streams.agents.memory import forgotten, remembered
 from streams.agents.recheck import recheck, recheck_seen
 from streams.controls.counts import Counts
+from streams.controls.standing import held_by_key
 from streams.daemon import in_daemon_thread
 from streams.errors import NotReachable, Unavailable
 from streams.faustio.handover import Taken
 from streams.faustio.scope import standing_in
 from streams.faustio.table import FaustTable
-from streams.kafka.offsets import PartitionLag, group_lag
+from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import read_partitions, read_span, read_topic
 from streams.patience import Patience
 from streams.settings import KafkaSettings
@@ -70,6 +71,8 @@ class ParserDuties:
     counts: Counts
     held: str
     """Topic [held]."""
+    parsed: str
+    """Topic [parsed]."""
 
     async def begin(self, partitions: frozenset[int]) -> bool:
         """Remember again what is lost, count what is there; return whether the group begins with nothing behind it."""
@@ -90,12 +93,14 @@ class ParserDuties:
         kafka, documents = self.group.kafka, self.group.topics[0]
 
         def read() -> dict[bytes, Seen]:
-            waiting: dict[bytes, bool] = {}
-            for record in read_topic(kafka, self.held):
-                if record.key is not None:
-                    waiting[record.key] = record.value is not None
-            held = {key for key, still in waiting.items() if still}
-            return remembered(read_partitions(kafka, documents, {partition: offsets.stop}, {partition: offsets.start}), held)
+            waiting = held_by_key(read_topic(kafka, self.held))
+            held = {key: each.change for key, each in waiting.items() if each.change.partition == partition}
+            ends = {number: end for (_, number), end in end_offsets(kafka, [self.parsed]).items()}
+            return remembered(
+                read_partitions(kafka, documents, {partition: offsets.stop}, {partition: offsets.start}),
+                held,
+                read_partitions(kafka, self.parsed, {partition: ends[partition]}),
+            )
 
         rows = list((await self.group.ask(read, "reading documents again")).items())
         log.warning("what was seen is lost: remembering it again from the log", partition=partition, documents=len(rows))

@@ -58,5 +58,5 @@ def build_parser_app(
 
     KeyedRunner(app, "parser", parse, settings.worker.in_flight).attach(documents)
     group = Group(settings.kafka, topics.parser_group, (topics.documents,), changelog, patience)
-    Handover(app, ParserDuties(group, seen, holding.counts, topics.held), settings.handover_grace_seconds)
+    Handover(app, ParserDuties(group, seen, holding.counts, topics.held, topics.parsed), settings.handover_grace_seconds)
     return app, holding

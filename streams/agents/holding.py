@@ -168,6 +168,8 @@ class Holding:
         if pause is not None:
             said = f" ({pause.reason})" if pause.reason else ""
             return Keep("paused", f"the tenant is paused by {pause.by}{said}; docdelta resume --tenant {tenant}")
+        if event.change.reindex and self._is_decided_against(event):
+            return Drop("a person decided against it before (docdelta breaker reject); the document stays as it is")
         answer = breaker.look(self.limits, now, tenant, event.standing.place, event.effect)
         if isinstance(answer, breaker.Passes):
             return Pass(covered=answer.covered)
@@ -181,6 +183,19 @@ class Holding:
         opened = now.open_breaker(tenant)
         words = opened.first.reason if opened is not None else "its breaker is open"
         return Keep("breaker", f"{words}; decide with docdelta breaker approve {tenant}, or reject {tenant}")
+
+    def _is_decided_against(self, event: Event) -> bool:
+        """Return whether an event would take away what a person has kept: the same was rejected, or is held and will be dropped.
+
+        Asked of events that are sent again by us (`reindex`, `audit --repair`): they say what the log says, and nobody's will anew.
+        """
+        row, mark, revision = event.row, event.mark, event.change.revision
+        if row is None or event.effect is None:
+            return False
+        if mark is None or revision > mark.revision:
+            return revision <= row.dropped
+        decision = self.controls.now.decision_on(event.change.tenant_id, event.standing.partition, mark.offset, event.effect)
+        return revision <= row.dropped or (decision is not None and decision.verdict == "reject")
 
     def epoch(self, tenant: str) -> str:
         """Return what a row of this tenant is to be counted under."""

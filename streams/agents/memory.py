@@ -3,21 +3,28 @@
 Without it, an old event that comes late would bring a deleted document back. [documents] keeps the newest event of each key, and
 what stands before the group's committed offset has been settled. Whether it could be parsed is not told there, so each row says
 "failed": the same content under a newer revision, or sent again, is then parsed once more, at no embedding. Rows say no time, so no
-breaker counts them. Documents with an event in [held] are left out: what is held was not let pass.
+breaker counts them.
+
+Nor does [documents] tell what was let pass. Of documents with an event in [held], and of those whose newest event is a delete,
+[parsed] does: it has an end of each document that was let go. A delete that it has not was decided against. The row of a document
+with a held event has its mark again, so that an older event can't take its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from schemas.codec import UndecodableRecord, decode
 from schemas.document_change import FORGET, DocumentChange
+from schemas.held_change import HeldChange
+from schemas.parsed_document import ParsedDocument
 from schemas.record import document_key
 from streams.errors import PoisonRecord
 from streams.kafka.offsets import PartitionLag
 from streams.ports import InRecord
-from streams.steps.settle_change import Seen, failed, settle_change
+from streams.steps.settle_change import UNSEEN, HeldMark, Seen, change_fingerprint, failed, settle_change
 
 
 def forgotten(places: Iterable[PartitionLag], documents: str, changelog: str, partitions: Collection[int]) -> dict[int, range]:
@@ -34,12 +41,50 @@ def forgotten(places: Iterable[PartitionLag], documents: str, changelog: str, pa
     return found
 
 
-def remembered(records: Iterable[InRecord], held: Collection[bytes] = ()) -> dict[bytes, Seen]:
-    """Return what is to be remembered of the documents in these records of one partition, in their order."""
+def remembered(
+    records: Iterable[InRecord], held: Mapping[bytes, HeldChange] = MappingProxyType({}), parsed: Iterable[InRecord] = ()
+) -> dict[bytes, Seen]:
+    """Return what is to be remembered of the documents of one partition.
+
+    records: of [documents] up to the committed offset, in their order; held: what is in [held]; parsed: of [parsed], read last.
+    """
+    memory, fingerprints = _said(records)
+    doubtful = {*held, *(key for key, seen in memory.items() if seen.deleted)}
+    passed: dict[bytes, ParsedDocument] = {}
+    for record in parsed if doubtful else ():
+        if record.key in doubtful and record.value is not None and record.key is not None:
+            document = decode(record.value, ParsedDocument)
+            before = passed.get(record.key)
+            if before is None or document.revision >= before.revision:
+                passed[record.key] = document
+    for key in doubtful:
+        there, said = passed.get(key), memory.get(key)
+        if there is None or (said is not None and said.deleted and there.op == "delete" and key not in held):
+            if key in held:
+                memory.pop(key, None)
+            continue
+        row = Seen(there.revision, fingerprints.get((key, there.revision), ""), there.op == "delete", failed=True)
+        if said is not None and said.deleted and there.op == "upsert":
+            row = replace(row, dropped=max(said.revision, there.revision))
+        memory[key] = row if said is None or key in held else replace(row, offset=said.offset)
+    for key, waiting in held.items():
+        row = memory.get(key, Seen(UNSEEN, ""))
+        memory[key] = replace(row, held=_mark(waiting), dropped=-1)
+    return memory
+
+
+def _mark(held: HeldChange) -> HeldMark:
+    said = held.end if held.original is None else decode(held.original, DocumentChange)
+    return HeldMark(held.reason, held.revision, change_fingerprint(said), held.op == "delete", held.event_id, held.offset)
+
+
+def _said(records: Iterable[InRecord]) -> tuple[dict[bytes, Seen], dict[tuple[bytes, int], str]]:
+    """Return what the log says last of each document, and what each revision that it still has says (its fingerprint)."""
     memory: dict[bytes, Seen] = {}
+    fingerprints: dict[tuple[bytes, int], str] = {}
     for record in records:
         key = record.key
-        if key is None or key in held:
+        if key is None:
             continue
         before = memory.get(key)
         if record.value is None:
@@ -55,4 +100,6 @@ def remembered(records: Iterable[InRecord], held: Collection[bytes] = ()) -> dic
             continue
         if seen is not None:
             memory[key] = replace(failed(seen), offset=record.offset)
-    return memory
+            if not seen.deleted:
+                fingerprints[key, seen.revision] = seen.fingerprint
+    return memory, fingerprints

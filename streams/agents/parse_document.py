@@ -35,9 +35,11 @@ from streams.steps.settle_change import (
     ToEnd,
     ToParse,
     dated,
+    dropped,
     failed,
     newest_revision,
     settle_change,
+    still_dropped,
 )
 from streams.steps.wire_document import end_to_wire, to_wire
 from streams.topics import MAX_PARSED_BYTES
@@ -124,7 +126,7 @@ class ParserAgent:
             await self._tell(change, answer.outcome)
         elif isinstance(answer, Drop):
             await self.outbox.settle(self.outbox.receipt(_about(change), "unchanged", answer.why))
-            await self._let_go(event, None)
+            await self._let_go(event, dropped(event.row, change.revision))
         elif answer.counting is not None and self.holding is not None:
             with self.holding.counts.in_hand(change.tenant_id, answer.counting):
                 await self._pass(await self._mark_as_passing(event), received_at, answer)
@@ -157,7 +159,8 @@ class ParserAgent:
         if remember is not None:
             epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
             at = 0.0 if answer.covered else event.at
-            remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset)
+            kept = still_dropped(remember, event.row)
+            remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset, dropped=kept)
         await self._let_go(event, remember)
 
     async def _let_go(self, event: Event, remember: Seen | None) -> None:

@@ -142,11 +142,14 @@ class Desk:
 
 
 def sent_again(held: Sequence[Holding], documents: str, release: str) -> Iterator[OutRecord]:
-    """Yield the held events as they come back through [documents]."""
+    """Yield the held events as they come back through [documents].
+
+    A null value comes back as a delete at the revision that it meant when it came: what was remembered since does not matter to it.
+    """
     for each in held:
         change = each.change
         key = document_key(change.tenant_id, change.document_id)
-        yield OutRecord(documents, key, change.original, release_headers(change, release))
+        yield OutRecord(documents, key, change.original or encode(change.end), release_headers(change, release))
 
 
 def desk_of(settings: Settings, now: Callable[[], datetime]) -> Desk:

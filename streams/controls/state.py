@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas.codec import decode
-from schemas.control import Control, Decision
+from schemas.control import Control, Counted, Decision
 from streams.ports import InRecord
+from streams.steps.settle_change import Effect
 
 KEPT_DECISIONS = 8
 """Decisions of a tenant that are remembered. An event that an older one covered and that comes again is looked at anew."""
@@ -103,15 +104,25 @@ class Controls:
         decided = self.decided.get(tenant)
         return decided[-1] if decided else None
 
-    def decision_on(self, tenant: str, partition: int, offset: int) -> Decision | None:
-        """Return what was decided of an event that first stood at this offset of [documents]; None: nothing that covers it."""
-        decided = self.decided.get(tenant, ())
-        return next((decision for decision in decided if offset < decision.ends.get(partition, 0)), None)
+    def decision_on(self, tenant: str, partition: int, offset: int, effect: Effect) -> Decision | None:
+        """Return what was decided of an event that first stood at this offset of [documents]; None: nothing that covers it.
+
+        One on deletes says nothing of a change: a later one on changes may.
+        """
+        for decision in self.decided.get(tenant, ()):
+            if offset < decision.ends.get(partition, 0) and concerns(decision.what, effect):
+                return decision
+        return None
 
     def with_decision(self, tenant: str, decision: Decision, by: str) -> Control:
         """Return the record that adds a decision to a tenant's."""
         kept = (*self.decided.get(tenant, ()), decision)[-KEPT_DECISIONS:]
         return Control(kind="decided", at=decision.at, tenant_id=tenant, by=by, decisions=kept)
+
+
+def concerns(what: Counted, effect: Effect) -> bool:
+    """Return whether what is counted and held under this name includes such an effect."""
+    return effect == "removal" or what == "changes"
 
 
 def fold(records: Iterable[InRecord]) -> Controls:

@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 
 from schemas.control import Counted, Figures
-from streams.controls.state import Controls
+from streams.controls.state import Controls, concerns
 from streams.steps.limits import Limits
 from streams.steps.settle_change import Effect
 
@@ -62,8 +62,8 @@ def look(limits: Limits, controls: Controls, tenant: str, place: tuple[int, int]
     """Return whether an event may pass. `place`: the partition and offset of [documents] where it first stood."""
     if effect is None or not limits.enabled:
         return Passes()
-    decision = controls.decision_on(tenant, *place)
-    if decision is not None and concerns(decision.what, effect):
+    decision = controls.decision_on(tenant, *place, effect)
+    if decision is not None:
         return Passes(covered=True) if decision.verdict == "approve" else Dropped(decision.by)
     breaker = controls.open_breaker(tenant)
     if breaker is not None and concerns("changes" if breaker.holds_changes else "deletes", effect):
@@ -71,11 +71,6 @@ def look(limits: Limits, controls: Controls, tenant: str, place: tuple[int, int]
     if effect == "change" and not limits.churn_share:
         return Passes()
     return Counts("deletes" if effect == "removal" else "changes")
-
-
-def concerns(what: Counted, effect: Effect) -> bool:
-    """Return whether what is counted and held under this name includes such an effect."""
-    return effect == "removal" or what == "changes"
 
 
 def trips(limits: Limits, what: Counted, figures: Figures, all_partitions: int) -> bool:

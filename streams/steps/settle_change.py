@@ -53,6 +53,7 @@ class Seen:
 
     revision: int
     fingerprint: str
+    """Empty: not known any more (agents/memory.py)."""
     deleted: bool = False
     failed: bool = False
     event_id: str = ""
@@ -67,6 +68,8 @@ class Seen:
     """Offset of an event that was counted and let pass, and may be out already: whatever has come between, it passes again."""
     held: HeldMark | None = None
     """A newer event of the document that is kept back."""
+    dropped: int = -1
+    """Revision of a newer event that a person decided against (`breaker reject`). What is sent again of it is dropped too."""
 
     @property
     def known(self) -> Seen | None:
@@ -81,19 +84,22 @@ class Seen:
     def to_bytes(self) -> bytes:
         """Return a compact, truthy form. What is not known is left out, so that old and new rows are the same."""
         row: list[object] = [self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]
-        if self.at or self.changed or self.passing >= 0 or self.held is not None:
+        if self.at or self.changed or self.passing >= 0 or self.held is not None or self.dropped >= 0:
             row += [self.at, self.changed, self.epoch, self.passing]
-        if self.held is not None:
-            row.append(astuple(self.held))
+        if self.held is not None or self.dropped >= 0:
+            row.append(astuple(self.held) if self.held is not None else None)
+        if self.dropped >= 0:
+            row.append(self.dropped)
         return json.dumps(row).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Seen:
         """Return what `to_bytes` wrote, here or in an earlier release. Raises ValueError on anything else."""
         revision, fingerprint, deleted, failed, event_id, offset, *rest = json.loads(value)
-        at, changed, epoch, passing, *held = rest or (0.0, False, "", -1)
-        mark = HeldMark(*held[0]) if held else None
-        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, passing, mark)
+        at, changed, epoch, passing, *more = rest or (0.0, False, "", -1)
+        mark = HeldMark(*more[0]) if more and more[0] is not None else None
+        dropped = more[1] if len(more) > 1 else -1
+        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, passing, mark, dropped)
 
 
 Effect = Literal["removal", "change"]
@@ -148,7 +154,7 @@ def settle_change(change: DocumentChange, seen: Seen | None) -> ToParse | ToEnd 
         return pass_on
     if seen.deleted and not deleted:
         return AlreadySettled("stale", "deleted at this revision")
-    if not same and not deleted:
+    if not same and not deleted and seen.fingerprint:
         raise PoisonRecord(
             f"revision {change.revision} was already seen with other content; send a higher revision", revision=change.revision
         )
@@ -162,6 +168,16 @@ def settle_change(change: DocumentChange, seen: Seen | None) -> ToParse | ToEnd 
 def failed(seen: Seen) -> Seen:
     """Return the memory of a revision that could not be parsed: it still makes older ones stale."""
     return replace(seen, failed=True)
+
+
+def dropped(row: Seen | None, revision: int) -> Seen | None:
+    """Return a document's row with a revision that a person decided against."""
+    return row if row is None else replace(row, dropped=max(row.dropped, revision))
+
+
+def still_dropped(seen: Seen, before: Seen | None) -> int:
+    """Return what of a rejection a document's new row has to keep: a revision that is newer, or deletes it, ends it."""
+    return before.dropped if before is not None and not seen.deleted and seen.revision <= before.dropped else -1
 
 
 def newest_revision(row: Seen | None) -> int:

@@ -68,10 +68,9 @@ def replace_event(event: DocumentChange, name: str) -> DocumentChange:
     return event.model_copy(update={"event_id": name})
 
 
-def test_what_was_refused_or_held_or_says_nothing_is_not_remembered() -> None:
+def test_what_was_refused_or_says_nothing_is_not_remembered() -> None:
     records = log(b"{", change(1, "one", document="other"), change(2, "two"), change(2, "not two"))
     assert remembered(records)[b"acme/d"].revision == 2
-    assert remembered(records, held={b"acme/d"}) == {}
     assert remembered(log(None)) == {}
     forget = replace(log(None)[0], headers={FORGET: b"1"}, offset=9)
     assert not remembered([*log(change(1, "one")), forget])[b"acme/d"].deleted
