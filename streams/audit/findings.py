@@ -103,6 +103,8 @@ class Report:
     """Documents that differ since their newest event was refused: the dead letter tells."""
     held: int = 0
     """Documents whose newest event is held for a decision."""
+    rejected: int = 0
+    """Documents that stay, since a person decided against their newest event, a delete."""
     unmarked: int = 0
     """Points without a bucket: read in full."""
     sampled: int = 0
@@ -135,6 +137,7 @@ class Report:
             "in_flight": self.in_flight,
             "refused": self.refused,
             "held": self.held,
+            "rejected": self.rejected,
             "unmarked": self.unmarked,
             "sampled": self.sampled,
             "unsampled": self.unsampled,

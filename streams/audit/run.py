@@ -103,6 +103,7 @@ class Audit:
     """Called with the number of documents that were compared since the last call."""
     refused: set[bytes] = field(default_factory=set)
     held: set[bytes] = field(default_factory=set)
+    rejected: set[bytes] = field(default_factory=set)
 
     async def run(self, sample: Sample | None = None) -> Report:
         """Return what was found."""
@@ -130,6 +131,7 @@ class Audit:
             in_flight=len(open_),
             refused=len(self.refused),
             held=len(self.held),
+            rejected=len(self.rejected),
             unmarked=self.walk.unmarked,
             sampled=sampled,
             unsampled=unsampled,
@@ -200,6 +202,9 @@ class Audit:
             document = None
         elif document is not None and key in unsettled.refused:
             self.refused.add(key)
+            document = None
+        elif document is not None and key in unsettled.rejected:
+            self.rejected.add(key)
             document = None
         if document is not None and document.kind == "document_without_manifest":
             return (document,)  # its points, if any, are taken in again with it

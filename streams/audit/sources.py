@@ -21,6 +21,7 @@ from streams.ports import InRecord
 from streams.repair.dead_letters import read_letters
 from streams.repair.newest import Newest, NewestEvents
 from streams.settings import Settings
+from streams.steps.settle_change import Seen
 
 NOTHING = b""
 
@@ -35,6 +36,8 @@ class Unsettled:
     """A dead letter of it is open: the last good revision serves."""
     held: frozenset[bytes] = frozenset()
     """Its newest event waits for a person."""
+    rejected: frozenset[bytes] = frozenset()
+    """Its newest event is a delete that a person decided against: it stays."""
 
 
 @dataclass(slots=True)
@@ -91,7 +94,7 @@ class Sources:
         self.partitions = len(self._read[topic])
 
     def unsettled(self) -> Unsettled:
-        """Return what is on its way, refused or held now."""
+        """Return what is on its way, refused, held or rejected now."""
         topics = self.settings.topics
         flying: set[bytes] = set()
         for group, topic in (
@@ -103,7 +106,7 @@ class Sources:
             ends = {place.partition: place.end for place in places}
             begins = {place.partition: max(place.begin, place.committed or 0) for place in places}
             flying |= {record.key for record in read_partitions(self.settings.kafka, topic, ends, begins) if record.key}
-        return Unsettled(frozenset(flying), self._refused(), self._held())
+        return Unsettled(frozenset(flying), self._refused(), self._held(), self._rejected())
 
     def _refused(self) -> frozenset[bytes]:
         try:
@@ -121,6 +124,23 @@ class Sources:
             if record.key is not None:
                 (waiting.discard if record.value is None else waiting.add)(record.key)
         return frozenset(waiting)
+
+    def _rejected(self) -> frozenset[bytes]:
+        """Return the documents that the log deletes and the batch has, since the parser dropped their delete."""
+        topics = self.settings.topics
+        revisions = {
+            key: event.revision
+            for key, event in self.newest.items()
+            if event.op == "delete" and (manifest := self.manifest(key)) is not None and not manifest.deleted
+        }
+        if not revisions:
+            return frozenset()
+        topic = topics.changelog(topics.parser_group, topics.seen_table)
+        rows: dict[bytes, bytes] = {}
+        for record in read_partitions(self.settings.kafka, topic, _ends(self.settings, topic)):
+            if record.key in revisions and record.key is not None and record.value:
+                rows[record.key] = record.value
+        return frozenset(key for key, row in rows.items() if Seen.from_bytes(row).dropped >= revisions[key])
 
     def _on(self, topic: str) -> Iterator[InRecord]:
         """Yield the records of a topic that were not read before."""

@@ -108,6 +108,7 @@ def _tell(report: Report, plan: RepairPlan | None, json: bool) -> None:
         (report.in_flight, "documents differ with an event on its way: not judged"),
         (report.refused, "documents differ since an event of theirs was refused: docdelta dead-letters list"),
         (report.held, "documents wait for a decision: docdelta breaker list"),
+        (report.rejected, "documents stay though their newest event is a delete: docdelta breaker reject kept them"),
     ):
         if count:
             say(f"{count:,} {words}")

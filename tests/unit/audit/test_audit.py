@@ -116,6 +116,19 @@ async def test_a_page_under_the_editors_hands_is_not_judged(site: Site) -> None:
     assert report.in_flight == 1
 
 
+async def test_what_a_person_kept_is_told_is_no_drift_and_is_looked_through_like_any_other(site: Site) -> None:
+    for key in (b"acme/d1", b"acme/d3", b"acme/d5"):
+        site.tell(key, 2, "delete")
+    site.said = replace(site.said, rejected=frozenset([b"acme/d1", b"acme/d3"]))
+    await site.remove(b"acme/d3", 0)
+    report = await site.audit().run()
+    assert [(each.kind, each.key) for each in report.findings] == [
+        ("missing_point", b"acme/d3"),
+        ("deleted_but_present", b"acme/d5"),
+    ]
+    assert (report.rejected, report.as_json()["rejected"]) == (2, 2)
+
+
 async def test_a_refused_revision_and_a_held_one_are_told_and_are_no_drift(site: Site) -> None:
     site.tell(b"acme/new", 1)
     site.tell(b"acme/d1", 2, "delete")
