@@ -114,7 +114,10 @@ class ParserAgent:
                 raise
             await self.outbox.refuse(record, error, _about(change))
             decision = AlreadySettled(None, "refused")
-        event = Event(record, standing, change, row, decision, received_at.timestamp())
+        at = received_at.timestamp()
+        if self.holding is not None:
+            at = self.holding.counts.time_of(record.partition, at)
+        event = Event(record, standing, change, row, decision, at)
         answer = await self.holding.look(event) if self.holding is not None else Pass()
         if isinstance(answer, Nothing):
             return

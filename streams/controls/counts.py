@@ -2,7 +2,7 @@
 
 A function of the rows of table `seen`: `load` counts them anew, `change` follows one row, and both come to the same. So a record
 that comes again changes nothing, and a restart forgets nothing. Time is the events' own (`Seen.at`), in slices of 1/SLICES of the
-window.
+window; within a partition it does not go back (`time_of`), or a sender whose clock is behind would count nowhere.
 """
 
 from __future__ import annotations
@@ -62,15 +62,25 @@ class Counts:
     _partitions: dict[int, dict[str, TenantCounts]] = field(default_factory=dict)
     _in_hand: Counter[tuple[str, Counted]] = field(default_factory=Counter)
     """Events that were let pass and are not remembered yet."""
+    _newest: dict[int, float] = field(default_factory=dict)
+    """Of each partition, the time of its newest event."""
 
     def begin(self, partition: int) -> None:
         """Start to count a partition from nothing."""
         self._partitions[partition] = defaultdict(TenantCounts)
+        self._newest[partition] = 0.0
+
+    def time_of(self, partition: int, told: float) -> float:
+        """Return when the next event of a partition counts: no earlier than those before it, whatever clock its sender has."""
+        newest = self._newest[partition] = max(told, self._newest.get(partition, 0.0))
+        return newest
 
     def load(self, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Add rows of a partition that was begun."""
         for key, value in rows:
-            self._count(partition, tenant_of(key), Seen.from_bytes(value), 1)
+            seen = Seen.from_bytes(value)
+            self.time_of(partition, seen.at)
+            self._count(partition, tenant_of(key), seen, 1)
 
     def change(self, partition: int, key: bytes, before: Seen | None, after: Seen) -> None:
         """Follow one row that was replaced."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.codec import decode, encode
@@ -176,3 +178,32 @@ async def test_what_is_sent_back_of_a_null_value_says_what_it_deletes() -> None:
     released = [record for record in pipeline.log.topics["t.documents"] if record.headers]
     changes = [decode(record.value or b"", DocumentChange) for record in released]
     assert [(each.op, each.revision, each.document_id) for each in changes] == [("delete", 1, name) for name in NAMES[3:]]
+
+
+async def test_a_mass_delete_with_a_clock_that_is_hours_behind_is_counted_like_any_other() -> None:
+    """A mirrored topic keeps the times of its source, and a producer's clock may be wrong."""
+    assert await _held_of_a_mass_delete(hours=3) == await _held_of_a_mass_delete(hours=0) > 200
+
+
+async def _held_of_a_mass_delete(hours: float) -> int:
+    pipeline = Pipeline(breaker=LIMITS)
+    little, much = [f"old-{number}" for number in range(200)], [f"page-{number}" for number in range(400)]
+    for name in (*little, *much):
+        pipeline.send(name, 1, sections("page"), event_id=f"{name}@1")
+    await pipeline.drain()
+    now = pipeline.holding.outbox.now().timestamp()
+    for number, name in enumerate(little):  # one a minute, for hours: as it should be
+        pipeline.send(name, 2, None, event_id=f"{name}@2")
+        _stamped(pipeline, now - (200 - number) * 60)
+    await pipeline.drain()
+    assert desk_over(pipeline).held() == {}
+    for name in much:
+        pipeline.send(name, 2, None, event_id=f"{name}@2")
+        _stamped(pipeline, now - hours * 3600)
+    await pipeline.drain()
+    return len(desk_over(pipeline).held())
+
+
+def _stamped(pipeline: Pipeline, time: float) -> None:
+    topic = pipeline.log.topics[pipeline.names.documents]
+    topic[-1] = replace(topic[-1], timestamp=time)

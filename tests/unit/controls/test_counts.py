@@ -39,6 +39,7 @@ def rows(draw: Any) -> Seen:
         epoch=draw(st.sampled_from(["", "0a"])),
         passing=draw(st.sampled_from([-1, 4])),
         held=mark,
+        dropped=draw(st.sampled_from([-1, 0, 7])),
     )
 
 
@@ -69,7 +70,7 @@ def test_whatever_came_counts_equal_a_recount_of_the_table(history: list[tuple[i
 @given(rows())
 def test_a_row_survives_and_one_of_an_earlier_release_is_readable(row: Seen) -> None:
     assert Seen.from_bytes(row.to_bytes()) == (
-        row if row.at or row.changed or row.held or row.passing >= 0 else replace(row, epoch="")
+        row if row.at or row.changed or row.held or row.passing >= 0 or row.dropped >= 0 else replace(row, epoch="")
     )
     assert Seen.from_bytes(b'[3, "f", true, false, "e", 7]') == Seen(3, "f", True, False, "e", 7)
 
