@@ -6,6 +6,7 @@ Order of effects, and what a kill between two of them leaves (running the comman
   ③ drop the collection         refused by the index while an alias points at it
   ④ delete the consumer group
   ⑤ delete its topics: changes and changelog
+  ⑥ end the pause of its stage, if there is one: it would be shown, and alerted, for ever
 The record stays: the name is never used again.
 """
 
@@ -91,6 +92,8 @@ class Remover:
     """Returns when a group has no members; raises NotPrepared when they stay."""
     delete_group: Callable[[str], None]
     delete_topics: Callable[[tuple[str, ...]], None]
+    end_pause: Callable[[str], None]
+    """Ends the pause of a batch's stage."""
 
 
 async def execute_retire(plan: RetirePlan, ledger: Ledger, clerk: Clerk, index: VectorIndex, remover: Remover) -> None:
@@ -105,3 +108,4 @@ async def execute_retire(plan: RetirePlan, ledger: Ledger, clerk: Clerk, index: 
     await asyncio.to_thread(remover.delete_group, plan.group)
     reached("retire.group")
     await asyncio.to_thread(remover.delete_topics, plan.topics)
+    await asyncio.to_thread(remover.end_pause, plan.batch.batch)

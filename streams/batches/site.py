@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +20,7 @@ from streams.batches.preview import Preview, preview, sample_of
 from streams.batches.record import policy_of
 from streams.batches.retire import Remover, RetirePlan, plan_retire
 from streams.batches.rollout import Launcher
+from streams.controls.desk import desk_of
 from streams.crash_points import reached
 from streams.errors import NotPrepared
 from streams.kafka.admin import apply_topics, delete_groups, delete_topics, group_lag
@@ -89,10 +91,15 @@ class Site:
                     )
                 time.sleep(0.3)
 
+        def end_pause(batch: str) -> None:
+            with suppress(NotPrepared):  # a cluster from before there were pauses
+                desk_of(self.settings, utc_now).resume(None, f"batch:{batch}", 0)
+
         return Remover(
             wait_until_left,
             lambda group: delete_groups(admin, [group]),
             lambda topics: delete_topics(admin, topics),
+            end_pause,
         )
 
     async def plan_retire(self, ledger: Ledger, name: str, force: bool) -> RetirePlan:

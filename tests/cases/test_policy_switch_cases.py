@@ -243,7 +243,7 @@ async def _whole_life(site: Installation, index: Any, death: Death) -> None:
     old = load_policy(BLUE).batch_id
     aliases = {ALIAS: str(await index.alias_target(ALIAS))}
     retire = plan_retire(site.ledger, old, aliases, None, NOW, 0, ("group", ("changes",)))
-    await execute_retire(retire, site.ledger, clerk, index, Remover(effect, effect, effect))
+    await execute_retire(retire, site.ledger, clerk, index, Remover(effect, effect, effect, effect))
 
 
 async def test_po_04_updates_during_the_build_are_in_the_new_batch_and_not_overwritten_by_older_ones() -> None:

@@ -10,10 +10,11 @@ from chunking.policy import load_policy
 from schemas.batch import BatchRecord, BatchState, LaunchRecord
 from streams.batches.ledger import Ledger, with_state
 from streams.batches.record import batch_record, plan_init
-from streams.batches.retire import RetirePlan, plan_retire
+from streams.batches.retire import Remover, RetirePlan, execute_retire, plan_retire
 from streams.batches.rollout import Launcher, RolloutPlan, execute_rollout, plan_rollout
 from streams.batches.switch import plan_rollback, plan_switch
 from streams.errors import NotPrepared
+from streams.index.memory import MemoryIndex
 from tests.support.batches import ALIAS, BLUE, GREEN, NOW, Topic
 
 NEVER = Launcher(lambda batch: None, lambda served: LaunchRecord(at=NOW, documents=3))
@@ -146,3 +147,13 @@ def test_a_warm_batch_goes_after_its_grace_or_by_force_which_says_what_is_lost()
 def test_a_retirement_that_was_stopped_goes_on() -> None:
     _, ledger = site(record(BLUE, "retired"), record(GREEN, "active"))
     assert retired(ledger, record(BLUE, "retired").batch, {}).claim is None
+
+
+async def test_nothing_of_a_retired_batch_stays_a_pause_of_its_stage_included() -> None:
+    blue = record(BLUE, "retired")
+    topic, ledger = site(blue, record(GREEN, "active"))
+    gone: list[object] = []
+    remover = Remover(gone.append, gone.append, gone.append, gone.append)
+    for _ in range(2):
+        await execute_retire(retired(ledger, blue.batch, {}), ledger, topic.clerk(), MemoryIndex(), remover)
+    assert gone == 2 * ["group", "group", ("changes", "changelog"), blue.batch]
