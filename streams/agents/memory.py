@@ -5,9 +5,10 @@ what stands before the group's committed offset has been settled. Whether it cou
 "failed": the same content under a newer revision, or sent again, is then parsed once more, at no embedding. Rows say no time, so no
 breaker counts them.
 
-Nor does [documents] tell what was let pass. Of documents with an event in [held], and of those whose newest event is a delete,
-[parsed] does: it has an end of each document that was let go. A delete that it has not was decided against. The row of a document
-with a held event has its mark again, so that an older event can't take its place.
+Nor does [documents] tell all that was let pass: compaction keeps the last record of a key, which a late event may be; `gc` takes
+deletes away; what is held was not let pass; and what was rejected never will be. [parsed] has the newest of each document, ends
+included: where it knows better, it counts. A delete that it has not was decided against. The row of a document with a held event
+has its mark again, so that an older event can't take its place.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+import orjson
+
 from schemas.codec import UndecodableRecord, decode
 from schemas.document_change import FORGET, DocumentChange
 from schemas.held_change import HeldChange
-from schemas.parsed_document import ParsedDocument
 from schemas.record import document_key
 from streams.errors import PoisonRecord
 from streams.kafka.offsets import PartitionLag
@@ -49,28 +51,30 @@ def remembered(
     records: of [documents] up to the committed offset, in their order; held: what is in [held]; parsed: of [parsed], read last.
     """
     memory, fingerprints = _said(records)
-    doubtful = {*held, *(key for key, seen in memory.items() if seen.deleted)}
-    passed: dict[bytes, ParsedDocument] = {}
-    for record in parsed if doubtful else ():
-        if record.key in doubtful and record.value is not None and record.key is not None:
-            document = decode(record.value, ParsedDocument)
-            before = passed.get(record.key)
-            if before is None or document.revision >= before.revision:
-                passed[record.key] = document
-    for key in doubtful:
-        there, said = passed.get(key), memory.get(key)
-        if there is None or (said is not None and said.deleted and there.op == "delete" and key not in held):
-            if key in held:
-                memory.pop(key, None)
-            continue
-        row = Seen(there.revision, fingerprints.get((key, there.revision), ""), there.op == "delete", failed=True)
-        if said is not None and said.deleted and there.op == "upsert":
-            row = replace(row, dropped=max(said.revision, there.revision))
-        memory[key] = row if said is None or key in held else replace(row, offset=said.offset)
+    passed = _passed(parsed, fingerprints)
+    for key, there in passed.items():
+        said = memory.get(key)
+        if said is None or (there.revision, there.deleted) > (said.revision, said.deleted):
+            memory[key] = there
+        elif said.deleted and not there.deleted:
+            memory[key] = replace(there, offset=said.offset, dropped=said.revision)
     for key, waiting in held.items():
-        row = memory.get(key, Seen(UNSEEN, ""))
-        memory[key] = replace(row, held=_mark(waiting), dropped=-1)
+        memory[key] = replace(passed.get(key, Seen(UNSEEN, "")), held=_mark(waiting))
     return memory
+
+
+def _passed(parsed: Iterable[InRecord], fingerprints: Mapping[tuple[bytes, int], str]) -> dict[bytes, Seen]:
+    """Return the newest that was let pass of each document. Blocks are not looked at: it takes what reading the JSON takes."""
+    passed: dict[bytes, Seen] = {}
+    for record in parsed:
+        if record.key is None or record.value is None:
+            continue
+        said = orjson.loads(record.value)
+        revision, deleted = int(said["revision"]), said.get("op") == "delete"
+        before = passed.get(record.key)
+        if before is None or (revision, deleted) >= (before.revision, before.deleted):
+            passed[record.key] = Seen(revision, fingerprints.get((record.key, revision), ""), deleted, failed=True)
+    return passed
 
 
 def _mark(held: HeldChange) -> HeldMark:

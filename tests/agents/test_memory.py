@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -74,3 +75,33 @@ def test_what_was_refused_or_says_nothing_is_not_remembered() -> None:
     assert remembered(log(None)) == {}
     forget = replace(log(None)[0], headers={FORGET: b"1"}, offset=9)
     assert not remembered([*log(change(1, "one")), forget])[b"acme/d"].deleted
+
+
+def parsed(*said: tuple[int, str], key: bytes = b"acme/d") -> list[InRecord]:
+    told = [{"revision": revision, "op": op, "text": "a page"} for revision, op in said]
+    return [InRecord("parsed", 0, offset, key, json.dumps(each).encode()) for offset, each in enumerate(told)]
+
+
+@pytest.mark.parametrize(
+    ("left", "passed", "expected"),
+    [
+        pytest.param([change(4, "late")], [(4, "upsert"), (6, "delete")], (6, True), id="a late event is the last record of a key"),
+        pytest.param([change(6, "late")], [(6, "upsert"), (6, "delete")], (6, True), id="as old as the end"),
+        pytest.param([], [(6, "delete")], (6, True), id="an end that gc took away"),
+        pytest.param([change(4)], [(6, "upsert")], (6, False), id="a late end"),
+        pytest.param([change(7, "anew")], [(6, "delete")], (7, False), id="one that could not be parsed, or said nothing new"),
+        pytest.param([change(7)], [(6, "delete")], (7, True), id="ended twice"),
+    ],
+)
+def test_where_the_log_was_compacted_what_was_passed_on_is_remembered(
+    left: list[DocumentChange], passed: list[tuple[int, str]], expected: tuple[int, bool]
+) -> None:
+    seen = remembered(log(*left), parsed=parsed(*passed))[b"acme/d"]
+    assert (seen.revision, seen.deleted, seen.dropped) == (*expected, -1)
+    assert isinstance(settle_change(change(5, "older", reindex=True), seen), AlreadySettled)
+
+
+def test_a_delete_that_was_not_passed_on_was_decided_against() -> None:
+    seen = remembered(log(change(4, "four"), change(5)), parsed=parsed((4, "upsert")))[b"acme/d"]
+    assert (seen.revision, seen.deleted, seen.dropped, seen.offset) == (4, False, 5, 1)
+    assert isinstance(settle_change(change(4, "four"), seen), ToParse)
