@@ -41,10 +41,14 @@ class Installation:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, pairs: Sequence[Pair]) -> None:
-        """Produce records, about half of them through the bulk lane, and await the broker."""
+        """Produce records, about half of them through the bulk lane, and await the broker.
+
+        A null value deletes what is newest when it comes, so what follows one must not come by another lane: it may be there first.
+        """
+        ordered = {key for key, value in pairs if value is None}
         lanes: dict[bool, list[Pair]] = {False: [], True: []}
         for key, value in pairs:
-            lanes[value is not None and bool(zlib.crc32(value) & 1)].append((key, value))
+            lanes[value is not None and key not in ordered and bool(zlib.crc32(value) & 1)].append((key, value))
         await self.rig.send_raw(*lanes[True], topic=self.rig.settings.topics.bulk)
         await self.rig.send_raw(*lanes[False])
 
