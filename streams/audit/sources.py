@@ -20,8 +20,8 @@ from streams.kafka.read import read_partitions
 from streams.ports import InRecord
 from streams.repair.dead_letters import read_letters
 from streams.repair.newest import Newest, NewestEvents
+from streams.repair.rejected import rejected
 from streams.settings import Settings
-from streams.steps.settle_change import Seen
 
 NOTHING = b""
 
@@ -127,20 +127,12 @@ class Sources:
 
     def _rejected(self) -> frozenset[bytes]:
         """Return the documents that the log deletes and the batch has, since the parser dropped their delete."""
-        topics = self.settings.topics
-        revisions = {
-            key: event.revision
+        deletes = {
+            key: event
             for key, event in self.newest.items()
             if event.op == "delete" and (manifest := self.manifest(key)) is not None and not manifest.deleted
         }
-        if not revisions:
-            return frozenset()
-        topic = topics.changelog(topics.parser_group, topics.seen_table)
-        rows: dict[bytes, bytes] = {}
-        for record in read_partitions(self.settings.kafka, topic, _ends(self.settings, topic)):
-            if record.key in revisions and record.key is not None and record.value:
-                rows[record.key] = record.value
-        return frozenset(key for key, row in rows.items() if Seen.from_bytes(row).dropped >= revisions[key])
+        return frozenset(rejected(self.settings, deletes))
 
     def _on(self, topic: str) -> Iterator[InRecord]:
         """Yield the records of a topic that were not read before."""

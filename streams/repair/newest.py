@@ -50,6 +50,8 @@ class NewestEvents:
     unreadable: int = 0
     ends_alone: dict[bytes, Newest] = field(default_factory=dict)
     """Documents of which only a null value is left: their revision is not told here."""
+    before_end: dict[bytes, Newest] = field(default_factory=dict)
+    """Of documents whose newest event is a delete: the newest upsert that is left."""
 
     @property
     def last_words(self) -> dict[bytes, Newest]:
@@ -68,6 +70,7 @@ class NewestEvents:
             return
         if record.value is None:
             if before is not None:
+                self._ends(key, before)
                 self.found[key] = Newest(before.revision, "delete", record.partition, record.offset, null=True)
             else:
                 self.ends_alone[key] = Newest(0, "delete", record.partition, record.offset, null=True)
@@ -78,7 +81,18 @@ class NewestEvents:
             return
         if before is None or change.revision > before.revision or _has_last_word(change, before):
             self.ends_alone.pop(key, None)
+            if change.op == "delete" and before is not None:
+                self._ends(key, before)
+            elif change.op == "upsert":
+                self.before_end.pop(key, None)
             self.found[key] = Newest(change.revision, change.op, record.partition, record.offset, change.event_id)
+        elif before.op == "delete" and change.op == "upsert":
+            self._ends(key, Newest(change.revision, "upsert", record.partition, record.offset, change.event_id))
+
+    def _ends(self, key: bytes, ended: Newest) -> None:
+        known = self.before_end.get(key)
+        if ended.op == "upsert" and (known is None or ended.revision >= known.revision):
+            self.before_end[key] = ended
 
 
 def _has_last_word(change: DocumentChange, before: Newest) -> bool:

@@ -26,6 +26,7 @@ from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_partitions
 from streams.ports import InRecord
 from streams.repair.newest import Newest, NewestEvents, mend_order, readable, records_at, sent_again, trace_of
+from streams.repair.rejected import rejected
 from streams.settings import Settings
 
 
@@ -175,7 +176,8 @@ def _count(counts: Counts, op: str) -> None:
 
 def _newest(settings: Settings, selection: Selection, partition: int, end: int, counts: Counts) -> dict[bytes, Newest]:
     """Return the newest word on each selected document of a partition. One that only a null value is left of has its revision
-    from [parsed]; where that forgot it as well, nothing is left to end."""
+    from [parsed]; where that forgot it as well, nothing is left to end. One whose delete was rejected has what it said before, as
+    far as that is left."""
     events = NewestEvents()
     for record in read_partitions(settings.kafka, settings.topics.documents, {partition: end}):
         if record.key is not None and selection.takes(record.key):
@@ -189,6 +191,11 @@ def _newest(settings: Settings, selection: Selection, partition: int, end: int, 
             if record.key in alone and record.value is not None:
                 revisions[record.key] = decode(record.value, ParsedDocument).revision
         events.found |= {key: replace(each, revision=revisions[key]) for key, each in alone.items() if key in revisions}
+    for key, seen in rejected(settings, events.found, [partition]).items():
+        lives = events.before_end.get(key)
+        del events.found[key]
+        if lives is not None and lives.revision == seen.revision:
+            events.found[key] = lives
     return events.found
 
 
