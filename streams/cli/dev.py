@@ -28,6 +28,8 @@ from streams.settings import Settings, load_settings
 
 TICK_SECONDS = 0.5
 """How often it is looked whether the folder is still the one that is watched."""
+CONSENT = "stop this with Ctrl-C and run the same docdelta dev again with --force"
+"""How it is said here that the loss of most of a folder is meant: no other command shares what dev has sent."""
 
 
 def dev(
@@ -37,6 +39,9 @@ def dev(
     policy: options.Policy = DEFAULT_POLICY,
     kafka: Annotated[str, typer.Option("--kafka", help="tansu (from PyPI, in memory) or apache (needs Java and Maven).")] = "tansu",
     data: Annotated[Path, typer.Option("--data", help="Where the index and the logs lie.")] = Path(".docdelta/dev"),
+    force: Annotated[
+        bool, typer.Option("--force", help="End documents that are gone at the start even when more than half are.")
+    ] = False,
 ) -> int:
     """Run broker, index, model and worker on this machine, and keep a folder in sync until Ctrl-C.
 
@@ -51,16 +56,24 @@ def dev(
     connector = DirectoryConnector(folder, tenant, data / "sync-state.json", max_bytes=settings.parser.max_document_bytes)
     kind: BrokerKind = "apache" if kafka == "apache" else "tansu"
     with connector.owned():
-        return asyncio.run(_Dev(settings, connector, read_policy(policy), data, kind).run())
+        return asyncio.run(_Dev(settings, connector, read_policy(policy), data, kind, force).run())
 
 
 class _Dev:
     """One run of `docdelta dev`."""
 
     def __init__(
-        self, settings: Settings, connector: DirectoryConnector, policy: NamedPolicy, data: Path, kind: BrokerKind
+        self,
+        settings: Settings,
+        connector: DirectoryConnector,
+        policy: NamedPolicy,
+        data: Path,
+        kind: BrokerKind,
+        force: bool = False,
     ) -> None:
+        """`force`: what is gone at the start is ended, however much it is. Later losses are held back all the same."""
         self._connector = connector
+        self._force = force
         self._data = data
         self._stack = EmbeddedStack(data, policy.policy, policy.text, settings, kind)
         self._stop = asyncio.Event()
@@ -128,7 +141,10 @@ class _Dev:
     async def _sync(self, sender: KafkaSender, everything: bool = False) -> list[str]:
         """Send what changed; return the ids of the events sent."""
         try:
-            plan = await asyncio.to_thread(lambda: self._connector.plan(everything=everything, delete=True))
+            force = everything and self._force
+            plan = await asyncio.to_thread(
+                lambda: self._connector.plan(everything=everything, delete=True, force=force, consent=CONSENT)
+            )
         except UsageError as error:
             if everything:
                 raise  # nothing runs yet that would be lost

@@ -25,7 +25,7 @@ from schemas.record import DocumentId, TenantId
 from streams.connectors.base import ChangeSender
 from streams.connectors.content import change_of, content_of, fits, read_file, reference_to, too_large
 from streams.connectors.site_file import SITE_FILE, FileMetadata, load_site_file
-from streams.connectors.sync_plan import PlannedUpsert, Refusal, SourceFile, SyncPlan, plan_sync
+from streams.connectors.sync_plan import SYNC_CONSENT, PlannedUpsert, Refusal, SourceFile, SyncPlan, plan_sync
 from streams.connectors.sync_state import SentDocument, SyncState, default_state_path, load_state, save_state, sole_owner
 from streams.errors import DocdeltaError, UsageError
 
@@ -104,8 +104,8 @@ class DirectoryConnector:
             files.append(self._source_file(path, relative, media_type, site.files.get(relative, FileMetadata()), site_time))
         return FolderScan(tuple(files), tuple(skipped), tuple(unreadable))
 
-    def plan(self, *, everything: bool = False, delete: bool = False, force: bool = False) -> SyncPlan:
-        """Return what a sync would send now. Sends and writes nothing."""
+    def plan(self, *, everything: bool = False, delete: bool = False, force: bool = False, consent: str = SYNC_CONSENT) -> SyncPlan:
+        """Return what a sync would send now. Sends and writes nothing. `consent`: how its user says that a loss is meant."""
         scan = self.scan()
         return plan_sync(
             load_state(self.state_path, self.tenant, self.root),
@@ -115,6 +115,7 @@ class DirectoryConnector:
             delete=delete,
             force=force,
             complete=not scan.unreadable,
+            consent=consent,
         )
 
     def execute(self, plan: SyncPlan, sender: ChangeSender, progress: Progress = lambda document_id: None) -> SyncReport:

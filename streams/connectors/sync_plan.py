@@ -26,6 +26,9 @@ from schemas.record import REVISION_LIMIT
 from streams.connectors.site_file import FileMetadata
 from streams.connectors.sync_state import SentDocument, SyncState
 
+SYNC_CONSENT = "sync again with --delete --force"
+"""How a person says to `docdelta sync` that the loss of more than half of a folder is meant."""
+
 UpsertReason = Literal["new", "changed", "again"]
 
 
@@ -101,8 +104,12 @@ def plan_sync(
     delete: bool = False,
     force: bool = False,
     complete: bool = True,
+    consent: str = SYNC_CONSENT,
 ) -> SyncPlan:
-    """Return what to send. `complete=False`: parts of the folder could not be read, so nothing is taken for deleted."""
+    """Return what to send. `complete=False`: parts of the folder could not be read, so nothing is taken for deleted.
+
+    `consent`: what to do when the loss of more than half is meant, for the message.
+    """
     upserts, unchanged, refused = [], [], []
     present: set[str] = set()
     for file in files:
@@ -124,7 +131,7 @@ def plan_sync(
             upserts.append(PlannedUpsert(file, _revision(file, sent, now_us), "changed" if sent.live else "new"))
     gone = [name for name, sent in state.documents.items() if name not in present and sent.live]
     buried = [name for name, sent in state.documents.items() if name not in present and not sent.live]
-    held_reason = _guard(state, gone, force=force, complete=complete) if delete else ""
+    held_reason = _guard(state, gone, force=force, complete=complete, consent=consent) if delete else ""
     deletes = []
     if delete and not held_reason:
         deletes = [PlannedDelete(name, _above(state.documents[name], now_us)) for name in gone]
@@ -152,7 +159,7 @@ def _above(sent: SentDocument, wanted: int) -> int:
     return min(max(wanted, floor), REVISION_LIMIT - 1)
 
 
-def _guard(state: SyncState, gone: Sequence[str], *, force: bool, complete: bool) -> str:
+def _guard(state: SyncState, gone: Sequence[str], *, force: bool, complete: bool, consent: str) -> str:
     """Return why deletes are held back, or an empty text."""
     if not gone:
         return ""
@@ -160,8 +167,5 @@ def _guard(state: SyncState, gone: Sequence[str], *, force: bool, complete: bool
         return "parts of the folder could not be read, so what seems gone may still be there; mend that and sync again"
     live = sum(sent.live for sent in state.documents.values())
     if len(gone) * 2 > live and not force:
-        return (
-            f"{len(gone)} of {live} documents are gone from the folder, more than half; "
-            "if that is meant, sync again with --delete --force"
-        )
+        return f"{len(gone)} of {live} documents are gone from the folder, more than half; if that is meant, {consent}"
     return ""

@@ -120,7 +120,8 @@ class EmbeddedStack:
 
 
 class ReceiptBook:
-    """Keeps receipts as they come and waits for those of given events. The first of equal receipts counts.
+    """Keeps receipts as they come and waits for those of given events. The first of equal receipts counts; one that was held counts
+    until it is released and comes to another end.
 
     `on_receipt` is called with each receipt that is not a repeat.
     """
@@ -145,7 +146,8 @@ class ReceiptBook:
     async def _read(self) -> None:
         async for receipt in self._stack.receipts():
             async with self._came:
-                if receipt.event_id not in self._by_event:
+                known = self._by_event.get(receipt.event_id)
+                if known is None or (known.outcome == "held" != receipt.outcome):
                     self._by_event[receipt.event_id] = receipt
                     self._on_receipt(receipt)
                 self._came.notify_all()

@@ -287,7 +287,8 @@ class TestDeletes:
         write(folder / "d.md", "new", at=NOW_US)
         plan = connector(folder).plan(delete=True)
         assert (plan.deletes, plan.held) == ((), ("a.md", "c.md"))
-        assert "--force" in plan.held_reason
+        assert "sync again with --delete --force" in plan.held_reason
+        assert "do something else" in connector(folder).plan(delete=True, consent="do something else").held_reason
         assert [upsert.file.document_id for upsert in plan.upserts] == ["d.md"]
         assert len(connector(folder).plan(delete=True, force=True).deletes) == 2
 
