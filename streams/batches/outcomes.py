@@ -24,8 +24,8 @@ class Outcomes:
     embedded: int = 0
     reused: int = 0
     borrowed: int = 0
-    chunks: int = 0
-    """Added less removed."""
+    chunks_of: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Chunks of each document by its newest receipt that names them: a receipt's figures are against whatever stood before."""
     events: set[Event] = field(default_factory=set)
     """Events that have an outcome: a receipt that is repeated (a crash, a re-check) is the same one."""
 
@@ -40,17 +40,23 @@ class Outcomes:
         event = (receipt.tenant_id, receipt.document_id, receipt.revision, receipt.event_id, receipt.received_at)
         is_first = event not in self.events
         self.events.add(event)
-        if receipt.outcome == "indexed" and is_first:
+        if is_first:  # what was embedded for a revision that went stale on the way was paid for too
             self.embedded += receipt.embedded
             self.reused += receipt.reused
             self.borrowed += receipt.borrowed
-            self.chunks += receipt.added - receipt.removed
+        if receipt.outcome == "indexed" and is_first:
+            self.chunks_of[receipt.tenant_id, receipt.document_id] = receipt.kept + receipt.added + receipt.updated
         return True
 
     @property
+    def chunks(self) -> int:
+        """Chunks of all documents."""
+        return sum(self.chunks_of.values())
+
+    @property
     def documents(self) -> int:
-        """Documents that have an outcome."""
-        return len(self.newest)
+        """Documents that have an outcome and are not deleted."""
+        return sum(not receipt.deleted for receipt in self.newest.values())
 
     def of(self, outcome: str) -> dict[str, str]:
         """Return the documents whose newest outcome is this one, with the reason. A later, better one has settled the matter."""

@@ -71,8 +71,8 @@ async def follow_build(settings: Settings, batch: BatchRecord) -> AsyncIterator[
                 reading.result()  # raises what ended it
             left, lag = left_of_launch(batch, settings.topics.parsed, offsets), sum(each.lag for each in offsets)
             now = time.monotonic()
-            if (outcomes.documents, left) != last:
-                last, moved = (outcomes.documents, left), now
+            if (len(outcomes.events), left) != last:
+                last, moved = (len(outcomes.events), left), now
             first = left if first is None else first
             done = first - left
             yield Progress(

@@ -24,6 +24,7 @@ from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, say
 from streams.cli.policies import NamedPolicy, read_policy
 from streams.errors import NotPrepared, UsageError
+from streams.evaluation.golden import load_golden
 
 SAY_SECONDS = 5.0
 """Into a pipe, progress is a line so often."""
@@ -56,6 +57,8 @@ def rollout(
     """
     if golden is not None and not golden.is_file():
         raise UsageError(f"--golden {golden}: no such file")
+    if golden is not None:
+        load_golden(golden)  # a fault in it is told now, not when the build is through
     wish = Wish(golden, auto, dry_run, rate, timeout)
     return asyncio.run(_rollout(context, read_policy(policy), wish))
 
@@ -118,7 +121,8 @@ async def _embedding_speed(site: Site, batch: BatchRecord) -> float | None:
 
     try:
         embedder = await asyncio.to_thread(open_embedder, site.settings.embedder, policy_of(batch).embedding)
-    except NotPrepared:
+    except NotPrepared as error:
+        note(f"this machine can't embed with {policy_of(batch).embedding.model}, and nothing is built where workers can't: {error}")
         return None
     texts = [f"{number} " + "a passage of the usual length, to see how quick the model is here. " * 6 for number in range(16)]
     began = time.monotonic()

@@ -10,10 +10,9 @@ from streams.ports import InRecord
 from tests.support.batches import NOW
 
 
-def a_receipt(document: str, outcome: Outcome, event: str, batch: str = "green", **figures: int) -> InRecord:
-    receipt = Receipt(
-        tenant_id="a", document_id=document, revision=1, batch=batch, stage="indexer", outcome=outcome, event_id=event, **figures
-    )
+def a_receipt(document: str, outcome: Outcome, event: str, batch: str = "green", deleted: bool = False, **figures: int) -> InRecord:
+    about = {"tenant_id": "a", "document_id": document, "revision": 1, "batch": batch, "stage": "indexer", "event_id": event}
+    receipt = Receipt.model_validate({**about, "outcome": outcome, "deleted": deleted, **figures})
     return InRecord("receipts", 0, 0, f"a/{document}".encode(), encode(receipt))
 
 
@@ -34,8 +33,24 @@ def test_a_refusal_counts_until_a_later_event_of_the_document_is_indexed() -> No
 def test_a_receipt_that_is_repeated_is_the_same_one() -> None:
     once = a_receipt("d", "indexed", "e", added=4, embedded=1, borrowed=3)
     again = a_receipt("d", "indexed", "e", added=4)
-    found = told(once, again, a_receipt("d", "indexed", "e2", added=1, removed=2))
+    found = told(once, again, a_receipt("d", "indexed", "e2", kept=2, added=1, removed=2))
     assert (found.documents, found.chunks, found.embedded, found.borrowed) == (1, 3, 1, 3)
+
+
+def test_a_revision_that_went_stale_on_the_way_changes_what_was_embedded_and_not_what_is_there() -> None:
+    """A build from a log that is not compacted yet: figures of the newer revision are against those of the overtaken one."""
+    overtaken = a_receipt("d", "stale", "e1", embedded=3)
+    found = told(overtaken, a_receipt("d", "indexed", "e2", kept=2, added=1, removed=1, embedded=1))
+    assert (found.documents, found.chunks, found.embedded) == (1, 3, 4)
+
+
+def test_a_deleted_document_is_none() -> None:
+    found = told(
+        a_receipt("d", "indexed", "e1", added=2),
+        a_receipt("d", "indexed", "e2", deleted=True, removed=2),
+        a_receipt("e", "unchanged", "e3"),
+    )
+    assert (found.documents, found.chunks, len(found.events)) == (1, 0, 3)
 
 
 def test_other_batches_are_not_looked_at() -> None:

@@ -55,6 +55,9 @@ def test_a_full_disk_is_one_line_and_a_closed_pipe_is_no_failure(table: bool, tm
     ("arguments", "words"),
     [
         pytest.param(("chunk", "none.md", "-p", "policy.yaml"), "none.md: no such file", id="missing-file"),
+        pytest.param(
+            ("rollout", "policy.yaml", "--golden", "policy.yaml"), "policy.yaml: a golden file is", id="golden-before-building"
+        ),
         pytest.param(("chunk", "page.md", "-p", "none"), "policy none: no such file", id="missing-policy"),
         pytest.param(("parse", "policy.yaml"), "--media-type", id="no-parser-for-the-name"),
         pytest.param(("parse", "page.md", "--media-type", "image/png"), "image/png", id="no-parser-for-the-type"),
