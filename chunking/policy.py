@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -243,12 +244,19 @@ def load_policy(text: str, source: str = "policy") -> ChunkPolicy:
         raise PolicyError(_in_words(error, root, source)) from error
 
 
+_NAMED_PLACE = re.compile(r"([a-z_]+(?:\.\w+)+): ")
+
+
 def _in_words(error: ValidationError, root: yaml.Node | None, source: str) -> str:
     lines = []
     for fault in error.errors(include_url=False)[:5]:
         place = ".".join(str(step) for step in fault["loc"]) or "policy"
         words = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
-        lines.append(f"{source}:{line_of(root, fault['loc'])}: {place}: {words}")
+        path = fault["loc"]
+        if not path and (named := _NAMED_PLACE.match(words)):  # a check of the whole policy says itself where
+            place, words = named[1], words[named.end() :]
+            path = tuple(int(step) if step.isdigit() else step for step in place.split("."))
+        lines.append(f"{source}:{line_of(root, path)}: {place}: {words}")
     return "\n".join(lines)
 
 

@@ -44,8 +44,9 @@ class Outcomes:
             self.embedded += receipt.embedded
             self.reused += receipt.reused
             self.borrowed += receipt.borrowed
-        if receipt.outcome == "indexed" and is_first:
-            self.chunks_of[receipt.tenant_id, receipt.document_id] = receipt.kept + receipt.added + receipt.updated
+            named = receipt.kept + receipt.added + receipt.updated
+            if receipt.outcome == "indexed" or (receipt.outcome == "unchanged" and named):
+                self.chunks_of[receipt.tenant_id, receipt.document_id] = named
         return True
 
     @property

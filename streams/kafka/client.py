@@ -234,7 +234,9 @@ def in_words(error: KafkaError, client: Client, topic: str = "") -> DocdeltaErro
         return PoisonRecord("record is over the size limit of its topic", **about)
     if code in _AWAY:
         cause = client.reports.cause() or f"{error.str()} (does its listener speak {settings.security_protocol}?)"
-        return NotReachable(f"no answer from the broker: {cause}", bootstrap_servers=settings.bootstrap_servers, **about)
+        none_named = settings.bootstrap_servers == KafkaSettings().bootstrap_servers
+        advice = "; name one in kafka.bootstrap_servers, or run docdelta dev in this folder" if none_named else ""
+        return NotReachable(f"no answer from the broker: {cause}{advice}", bootstrap_servers=settings.bootstrap_servers, **about)
     return Unavailable(f"broker answers: {error.str()}", code=error.name(), **about)
 
 

@@ -44,6 +44,10 @@ def test_a_revision_that_went_stale_on_the_way_changes_what_was_embedded_and_not
     assert (found.documents, found.chunks, found.embedded) == (1, 3, 4)
 
 
+def test_what_a_build_finds_in_place_is_there_though_nothing_was_added() -> None:
+    assert told(a_receipt("d", "unchanged", "e1", kept=3), a_receipt("d", "unchanged", "e2")).chunks == 3
+
+
 def test_a_deleted_document_is_none() -> None:
     found = told(
         a_receipt("d", "indexed", "e1", added=2),

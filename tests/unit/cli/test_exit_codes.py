@@ -7,12 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from streams.cli.exits import EXIT_CODES, exit_code_of
 from streams.cli.main import COMMANDS
 from streams.errors import InvariantBroken, NotAuthorised, NotPrepared, NotReachable, PoisonRecord, Unavailable, UsageError
+from streams.kafka.client import in_words
+from streams.settings import KafkaSettings
 from tests.unit.cli.conftest import Run
 
 NOWHERE = "127.0.0.1:1"
@@ -136,6 +141,17 @@ def test_a_broker_that_can_not_be_reached_ends_with_3_within_ten_seconds(
     assert (ran.code, ran.out) == (3, "")
     assert servers in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_where_no_broker_is_named_and_none_answers_the_ways_to_one_are_told() -> None:
+    for servers, advised in ((KafkaSettings().bootstrap_servers, True), (NOWHERE, False)):
+        client: Any = SimpleNamespace(
+            settings=KafkaSettings(bootstrap_servers=servers),
+            reports=SimpleNamespace(refusal=lambda: None, cause=lambda: "connection refused"),
+        )
+        told = in_words(KafkaError(KafkaError._ALL_BROKERS_DOWN), client)
+        assert isinstance(told, NotReachable)
+        assert ("docdelta dev" in str(told)) is advised
 
 
 def test_a_sync_that_could_not_reach_the_broker_sends_everything_next_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

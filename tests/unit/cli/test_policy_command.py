@@ -70,3 +70,11 @@ def test_view_shows_all_of_the_text(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code == 0
     assert out.count("Two guards walk the yard") == 80
     assert "tokens" in out
+
+
+def test_an_unknown_strategy_is_named_with_the_line_it_stands_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\nversion: 1\nrules:\n  - name: all\n    use: strukture\n", encoding="utf-8")
+    code, _, err = run(capsys, "policy", "lint", str(file))
+    assert code == 2
+    assert "mine.yaml:5: rules.0.use: 'strukture' is unknown; one of" in err
