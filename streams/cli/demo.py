@@ -99,9 +99,10 @@ class _Demo:
             wrong = []
             for edit in self.edits:
                 before = table.embedded
-                table.note(f"{edit.title}  (must cost {edit.embeddings} embeddings)")
+                table.note(f"{edit.title}  (must cost {edit.embeddings} {'embedding' if edit.embeddings == 1 else 'embeddings'})")
                 edit.apply(self.connector.root)
-                await self._sync(sender, book)
+                if not await self._sync(sender, book):
+                    table.note("Nothing is sent: the file holds what was sent before.")
                 if table.embedded - before != edit.embeddings:
                     wrong.append(f"{edit.title}: {table.embedded - before} embeddings instead of {edit.embeddings}")
             table.note("The whole site is sent once more, unchanged.")
@@ -119,8 +120,8 @@ class _Demo:
         say("Next: `docdelta dev YOUR-FOLDER` keeps a folder of yours in sync; `docdelta --help` shows the rest.")
         return FAILED if wrong else OK
 
-    async def _sync(self, sender: KafkaSender, book: ReceiptBook, everything: bool = False) -> None:
-        """Send what changed and wait until every event has its outcome."""
+    async def _sync(self, sender: KafkaSender, book: ReceiptBook, everything: bool = False) -> int:
+        """Send what changed and wait until every event has its outcome. Returns how many were sent."""
         plan = await asyncio.to_thread(lambda: self.connector.plan(everything=everything, delete=True))
         report = await asyncio.to_thread(self.connector.execute, plan, sender)
         refused = [*plan.refused, *report.failed]
@@ -130,6 +131,7 @@ class _Demo:
             for change in report.confirmed:
                 await book.of([change.event_id])
                 bar.advance()
+        return len(report.confirmed)
 
     async def _search(self) -> None:
         say("")
