@@ -35,7 +35,7 @@ test: $(VENV)/installed-tests test-tools  ## set up, then lint, types and all te
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m schemas.export --check
-	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-tools:  ## Debian's chromium and prometheus, where root can install them: tests that need them skip otherwise
 	@sh tests/tools/install.sh

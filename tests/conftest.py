@@ -17,6 +17,11 @@ hypothesis_settings.register_profile("docdelta", deadline=None)  # a timing is n
 hypothesis_settings.load_profile("docdelta")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what waits most for other processes, so that no worker of a parallel run is left alone with it at the end."""
+    items.sort(key=lambda item: not {"stack", "crash"} & set(item.path.parts))
+
+
 @pytest.fixture(scope="session")
 def tansu_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Bootstrap string of an embedded Tansu broker. Use with `single_record_batches`, see streams/kafka/tansu_ways.py."""
