@@ -92,7 +92,9 @@ class Agreement:
     in_flight: int = 0
     """Documents that differed at first and came to agree."""
     edited: int = 0
-    """Documents whose manifest changed at each look."""
+    """Documents that differ and whose manifest changed at the last look."""
+    moved: bool = False
+    """Whether the manifest of a document that differs changed at any look: the index may have had no time since."""
     suspect: tuple[str, ...] = ()
     planned: Mapping[bytes, Planned] = field(default_factory=dict, repr=False)
 
@@ -114,6 +116,7 @@ async def agree(
     async for page in index.scan(collection):
         held_of(page, held)
     open_, settled, edited = differing(planned, held), 0, set[bytes]()
+    moved = set[bytes]()
     points = await index.count(collection)
     for _ in range(rounds):
         chunks = sum(document.digest.chunks for document in planned.values())
@@ -122,6 +125,7 @@ async def agree(
         await pause(PAUSE_SECONDS)
         before, planned = planned, await read()
         edited = {key for key in open_ if before.get(key) != planned.get(key)}
+        moved |= edited
         for key in sorted(open_):
             tenant, document = split_document_key(key)
             found = held_of(await index.document_points(collection, tenant, document)).get(key, Digest())
@@ -136,6 +140,7 @@ async def agree(
         wrong=_named(open_ - edited),
         in_flight=settled,
         edited=len(open_ & edited),
+        moved=bool(open_ & moved),
         suspect=_named(key for key, document in planned.items() if document.suspect),
         planned=planned,
     )

@@ -54,6 +54,8 @@ class Evidence:
     probes: int
     missed_probes: tuple[str, ...]
     recall: Recall | None = None
+    behind_before: int = 0
+    """Records without a commit before manifests and index were compared: `offsets` is read after that."""
     uncommitted: int = 0
     """Records that are done and not committed yet."""
 
@@ -165,7 +167,7 @@ def _documents(evidence: Evidence) -> Iterable[Line]:
         not agreement.wrong,
         f"{len(agreement.wrong):,} documents differ from their manifests",
         f"differ: {_some(agreement.wrong)}; send them again with reindex",
-        waits=any(each.lag for each in evidence.offsets),
+        waits=agreement.moved or evidence.behind_before > 0 or any(each.lag for each in evidence.offsets),
     )
     yield Line(
         "refused",

@@ -62,6 +62,9 @@ async def gather(
     topics, launch = settings.topics, batch.launch
     spec = await index.collection_spec(batch.collection)
     manifests = partial(asyncio.to_thread, read_planned, settings, batch.batch)
+    places = [topics.parsed, topics.changes(batch.batch)]
+    lag = partial(group_lag, settings.kafka, topics.batch_group(batch.batch), places)
+    behind_before = sum(each.lag for each in await asyncio.to_thread(lag))
     agreement = await agree(manifests, index, batch.collection, asyncio.sleep) if spec is not None else Agreement()
     unknown: tuple[str, ...] = ()
     if served is not None and served.batch != batch.batch:
@@ -79,13 +82,12 @@ async def gather(
     recall = None
     if compare is not None and served is not None and spec is not None:
         recall = await compare(batch, served)
-    offsets = await asyncio.to_thread(
-        group_lag, settings.kafka, topics.batch_group(batch.batch), [topics.parsed, topics.changes(batch.batch)]
-    )
+    offsets = await asyncio.to_thread(lag)
     done = await asyncio.to_thread(standing, offsets, outcomes, topics.parsed, partial(read_span, settings.kafka))
     return Evidence(
         batch=batch,
         offsets=tuple(done),
+        behind_before=behind_before,
         uncommitted=sum(each.lag for each in offsets) - sum(each.lag for each in done),
         parsed_topic=topics.parsed,
         agreement=agreement,

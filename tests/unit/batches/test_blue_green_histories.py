@@ -149,8 +149,27 @@ async def test_what_is_wrong_is_named_and_what_is_on_its_way_is_not() -> None:
     del site.index._collections[blue.record.collection].points[lost]
     site.index._collections[blue.record.collection].documents["acme", "d2"].discard(lost)
     found = await agree(read, site.index, blue.record.collection, indexer_goes_on)
-    assert found.wrong == ("acme/d2",)
+    assert (found.wrong, found.moved) == (("acme/d2",), False)
     assert not found.counts_agree
+
+
+async def test_an_edit_that_the_index_has_no_time_for_is_told_as_moved() -> None:
+    site = Installation()
+    blue = await site.host(BLUE, "active")
+    site.put("d1", page("d1"))
+    await site.drain()
+
+    async def read() -> dict[bytes, Planned]:
+        return blue.planned()
+
+    async def one_edit_and_no_indexing(_: float) -> None:
+        await site.step(blue, documents=1, groups=0)
+
+    site.put("d1", page("d1", 2))
+    site.put("d1", page("d1", 3))
+    await site.step(blue, documents=1, groups=0)
+    found = await agree(read, site.index, blue.record.collection, one_edit_and_no_indexing, rounds=3)
+    assert (found.wrong, found.moved) == (("acme/d1",), True)
 
 
 async def test_two_operators_at_once_end_where_the_ledger_says() -> None:

@@ -59,6 +59,18 @@ def test_a_busy_site_can_switch_though_its_log_never_ends() -> None:
         pytest.param(
             {"agreement": Agreement(12, 40, 40, wrong=("acme/d7",)), "offsets": ()}, "differ: acme/d7", False, id="ids-differ"
         ),
+        pytest.param(
+            {"agreement": Agreement(12, 40, 40, wrong=("acme/d7",)), "offsets": (), "behind_before": 3},
+            "differ: acme/d7",
+            True,
+            id="ids-differ-and-all-was-done-only-after-the-look",
+        ),
+        pytest.param(
+            {"agreement": Agreement(12, 40, 40, wrong=("acme/d7",), moved=True), "offsets": ()},
+            "differ: acme/d7",
+            True,
+            id="ids-differ-and-edited-meanwhile",
+        ),
         pytest.param({"refused": {"acme/d13": "no vector"}}, "acme/d13 (no vector)", False, id="PO-06-dead-letter"),
         pytest.param({"agreement": Agreement(12, 40, 40, suspect=("acme/d77",))}, "acme/d77", False, id="PO-06-in-doubt"),
         pytest.param({"stray_letters": ("changes[0]@7: not JSON",)}, "changes[0]@7", False, id="stray-letter"),
