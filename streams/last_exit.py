@@ -48,7 +48,9 @@ def _hanging() -> list[str]:
 
 
 def _exit_without(hanging: list[str], code: int) -> None:
-    log.error("threads hang in the system: leaving without them; what they were at comes again", threads=hanging, exit_code=code)
+    log.warning(
+        "threads hang, or are still at work: leaving without them; what they were at comes again", threads=hanging, exit_code=code
+    )
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

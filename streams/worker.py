@@ -50,7 +50,7 @@ from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
 from streams.lanes.listening import listen
-from streams.last_exit import leave_hanging_threads, use_own_executor
+from streams.last_exit import THREAD_SECONDS, leave_hanging_threads, use_own_executor
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -469,10 +469,12 @@ async def run_worker(settings: Settings, only: str | None = None) -> int:
         await worker.start()
         await worker.wait()
     finally:
+        told = loop.time()
         await _stop_in_time(worker, settings.worker.drain_seconds + CLOSE_SECONDS)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-        await leave_hanging_threads(executor, _exit_code(worker.failure or sys.exception()))
+        left = settings.worker.drain_seconds - (loop.time() - told)  # a model that is at work may take seconds to end
+        await leave_hanging_threads(executor, _exit_code(worker.failure or sys.exception()), max(THREAD_SECONDS, left))
     if isinstance(worker.failure, UsageError):
         raise worker.failure
     return _exit_code(worker.failure)

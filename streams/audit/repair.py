@@ -4,9 +4,9 @@ A document that differs is sent again (`streams.repair.reindex`): every stage lo
 itself, and embeds only what has no vector in place. A payload or vector that is wrong under a right hash would look right to it, so
 its hash in the index is taken away first; until the event arrives the point serves as it is.
 
-Points of a document that nobody knows (no event, no living manifest) get a delete event at the newest revision they name: it goes
-through every stage, and outlives the document like any other. Where many documents are unknown, the log is lost rather than
-they are: then nothing is deleted.
+Points of a document that nobody knows (no event or only an older end, no living manifest) get a delete event at the newest revision
+they name: it goes through every stage, and outlives the document like any other. Where many documents are unknown, the log is lost
+rather than they are: then nothing is deleted.
 
 Order of effects: ① hashes taken away ② events, confirmed by the broker. A crash between leaves points that every audit
 finds, or events twice; running the command again completes it.
@@ -71,7 +71,7 @@ def plan_repair(findings: Iterable[Finding], newest: Mapping[bytes, Newest], man
             left.append((finding, MEANING[finding.kind][1]))
         elif not key or finding.chunk_id.startswith("point:"):
             left.append((finding, "remove it from the index by its id: no event can"))
-        elif event is None and finding.kind == "left_over_point" and (manifest is None or manifest.deleted):
+        elif finding.kind == "left_over_point" and _ended(manifest) and _older_end(event, finding.revision):
             unknown[key] = max(unknown.get(key, 0), finding.revision, manifest.revision if manifest is not None else 0)
         elif event is None:
             left.append((finding, "send the document again from its source: the log has no event of it"))
@@ -91,6 +91,15 @@ def plan_repair(findings: Iterable[Finding], newest: Mapping[bytes, Newest], man
         left += [(finding, why) for finding in found if finding.key in unknown]
         unknown = {}
     return RepairPlan(tuple(sorted(reindex)), unknown, frozenset(payloads), frozenset(vectors), spoil, tuple(left))
+
+
+def _ended(manifest: Manifest | None) -> bool:
+    return manifest is None or manifest.deleted
+
+
+def _older_end(event: Newest | None, revision: int) -> bool:
+    """Whether the log has no event of a document, or an end that is older than its point: one sent for another batch, maybe."""
+    return event is None or (event.op == "delete" and event.revision < revision)
 
 
 async def repair(plan: RepairPlan, settings: Settings, index: VectorIndex, collection: str, run: str) -> int:

@@ -159,14 +159,14 @@ def _documents(evidence: Evidence) -> Iterable[Line]:
         "count",
         agreement.counts_agree,
         f"{agreement.points:,} points (exact) against {agreement.chunks:,} chunks in the manifests{moving}",
-        f"send again what differs (docdelta put with reindex), or retire {evidence.batch.batch} and build anew",
+        f"docdelta audit --batch {evidence.batch.batch} --repair mends what differs; else retire the batch and build anew",
         waits=True,
     )
     yield Line(
         "ids and payloads",
         not agreement.wrong,
         f"{len(agreement.wrong):,} documents differ from their manifests",
-        f"differ: {_some(agreement.wrong)}; send them again with reindex",
+        f"differ: {_some(agreement.wrong)}; docdelta audit --batch {evidence.batch.batch} --repair mends them",
         waits=agreement.moved or evidence.behind_before > 0 or any(each.lag for each in evidence.offsets),
     )
     yield Line(
@@ -175,7 +175,7 @@ def _documents(evidence: Evidence) -> Iterable[Line]:
         f"{len(evidence.refused):,} documents and {len(evidence.stray_letters):,} records are dead letters of this batch, "
         f"{len(agreement.suspect):,} documents in doubt",
         _some([f"{document} ({why})" for document, why in evidence.refused.items()] or evidence.stray_letters or agreement.suspect)
-        + "; mend what the reason names and send the documents again with reindex",
+        + "; mend what the reason names, then docdelta reindex TENANT/DOCUMENT",
     )
     yield Line(
         "held",

@@ -44,6 +44,15 @@ def test_points_of_a_deleted_document_that_the_log_forgot_are_ended_at_its_end()
     assert dict(plan.delete) == {b"acme/ghost": 7}
 
 
+def test_points_newer_than_the_end_in_the_log_are_ended_at_their_own_revision() -> None:
+    """Each batch may hold left-over points of its own revision: the delete that one needed is too old for the next."""
+    found = [finding("left_over_point", b"acme/ghost", 8)]
+    log = {**KNOWN, b"acme/ghost": Newest(5, "delete", 0, 1)}
+    assert dict(plan_repair(found, log, {**LIVE, b"acme/ghost": Manifest(5, deleted=True)}).delete) == {b"acme/ghost": 8}
+    living = {**LIVE, b"acme/ghost": Manifest(8, (ManifestEntry("chk_a", "0", 1),))}
+    assert dict(plan_repair(found, log, living).delete) == {}, "a manifest that lives knows more than what is left of the log"
+
+
 def test_a_living_document_without_events_is_never_deleted() -> None:
     plan = plan_repair([finding("left_over_point")], {}, LIVE)
     assert (plan.reindex, dict(plan.delete)) == ((), {})
