@@ -7,17 +7,13 @@ topics share the partitions.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from pathlib import Path
 
 import structlog
 
@@ -57,6 +53,7 @@ from streams.ports import Embedder, VectorIndex
 from streams.probes import Probes
 from streams.sandbox import ParsePool
 from streams.settings import Settings
+from streams.state_folder import make_folder, remove_folder, take_folder
 from streams.topics import batch_topics, shared_topics
 from streams.trim import Trimmer
 from streams.vitals import RebalanceSensor, Vitals
@@ -131,9 +128,9 @@ class Worker:
         """Check what must exist, start the parser app, and follow [batches]. Raises UsageError when something is missing."""
         settings = self._settings
         await asyncio.to_thread(require_as_planned, settings.kafka, shared_topics(settings.topics, settings.kafka.partitions))
-        _make_folder(settings.worker.state_dir)
+        make_folder(settings.worker.state_dir)
         if settings.worker.state == "rocksdb":
-            self._folder_lock = _take_folder(settings.worker.state_dir, self._only or "all")
+            self._folder_lock = take_folder(settings.worker.state_dir, self._only or "all")
         if self._index is None:
             self._index = open_index(settings.qdrant)
         await self._know_controls()
@@ -315,7 +312,7 @@ class Worker:
             log.info("batch app stopped", batch=name, state=batch.state)
         if batch.state == "retired":
             folder = self._settings.worker.state_dir / self._settings.topics.batch_group(name)
-            if await asyncio.to_thread(_remove_folder, folder):
+            if await asyncio.to_thread(remove_folder, folder):
                 log.info("local state of a retired batch removed", batch=name, folder=str(folder))
 
     async def _stop_hosting(self, name: str) -> None:
@@ -427,35 +424,6 @@ def _is_build(batch: BatchRecord) -> bool:
 @lru_cache(maxsize=64)
 def _recipe(policy_yaml: str) -> str:
     return load_policy(policy_yaml).identity
-
-
-def _remove_folder(folder: Path) -> bool:
-    """Remove a folder with all that is in it. Returns whether it was there."""
-    there = folder.is_dir()
-    shutil.rmtree(folder, ignore_errors=True)
-    return there
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        words = f"setting worker.state_dir: {folder.absolute()} can't be made and written to: {error.strerror}"
-        raise UsageError(words) from error
-
-
-def _take_folder(folder: Path, part: str) -> int:
-    """Return the lock of a worker's state folder, held until it is closed or the process ends. UsageError when another has it."""
-    lock = os.open(folder / f"{part.replace(':', '-')}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        words = f"setting worker.state_dir: another worker works in {folder.absolute()}; give each one a folder of its own"
-        raise UsageError(words) from error
-    return lock
 
 
 async def run_worker(settings: Settings, only: str | None = None) -> int:
