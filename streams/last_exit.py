@@ -1,24 +1,36 @@
-"""The end of a worker's process, also where a thread hangs in the kernel: a dead file system, a device, a pipe.
+"""The end of a worker's process: within a limit, with its code, whatever hangs.
 
-No exception and no cancellation ends such a thread, and both `asyncio.run` and the interpreter wait for it. So the process goes
-without it. Called last, when apps are stopped or given up: nothing more is acknowledged, and what the thread was at comes again.
+What can hang: a thread in the kernel (a dead file system, a device, a pipe), which no cancellation ends and both `asyncio.run` and
+the interpreter wait for; a task of a library that misses its cancellation, which `asyncio.run` waits for; a library's own thread at
+the interpreter's end. So once the apps are stopped or given up the process leaves without all that: nothing more is acknowledged,
+and what a thread or task was at comes again. Should even the way there hang, `limit_leaving` ends the process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import structlog
 
 log = structlog.get_logger(__name__)
 THREAD_SECONDS = 1.0
 """For threads that are at work to end, once nobody waits for them."""
+
+
+def limit_leaving(seconds: float) -> None:
+    """From now on the process ends after `seconds` at the latest, with code 1 and what every thread was at on standard error.
+
+    Needs neither the event loop nor the interpreter's lock, either of which may be what hangs.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def use_own_executor() -> ThreadPoolExecutor:
@@ -34,8 +46,18 @@ async def leave_hanging_threads(executor: ThreadPoolExecutor, code: int, seconds
     deadline = time.monotonic() + seconds
     while hanging := _hanging():
         if time.monotonic() > deadline:
-            _exit_without(hanging, code)
+            words = "threads hang, or are still at work: leaving without them; what they were at comes again"
+            log.warning(words, threads=hanging, exit_code=code)
+            leave(code)
         await asyncio.sleep(0.02)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process now, with `code`: neither the loop's end, nor the interpreter's, has anything left to do."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def _hanging() -> list[str]:
@@ -45,13 +67,3 @@ def _hanging() -> list[str]:
         for thread in threading.enumerate()
         if thread.is_alive() and not thread.daemon and thread is not threading.main_thread()
     ]
-
-
-def _exit_without(hanging: list[str], code: int) -> None:
-    log.warning(
-        "threads hang, or are still at work: leaving without them; what they were at comes again", threads=hanging, exit_code=code
-    )
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)

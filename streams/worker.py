@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from typing import NoReturn
 
 import structlog
 
@@ -22,6 +23,7 @@ from chunking.policy import PolicyError, load_policy
 from chunking.tokens import counter
 from schemas.batch import LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord
+from streams import telemetry
 from streams.agents.holding import Holding
 from streams.agents.index_changes import Lender
 from streams.audit.owned import OwnedManifests
@@ -46,7 +48,7 @@ from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
 from streams.lanes.listening import listen
-from streams.last_exit import THREAD_SECONDS, leave_hanging_threads, use_own_executor
+from streams.last_exit import THREAD_SECONDS, leave, leave_hanging_threads, limit_leaving, use_own_executor
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -426,26 +428,36 @@ def _recipe(policy_yaml: str) -> str:
     return load_policy(policy_yaml).identity
 
 
-async def run_worker(settings: Settings, only: str | None = None) -> int:
-    """Run a worker until SIGTERM or SIGINT (returns 0) or until something takes it down (returns 1). Raises UsageError at start."""
+async def run_worker(settings: Settings, only: str | None = None) -> NoReturn:
+    """Run a worker until SIGTERM or SIGINT (the process ends with 0) or until something takes it down (1).
+
+    Raises UsageError at start, and where what took the worker down is one.
+    """
     worker = Worker(settings, only)
+    drain = settings.worker.drain_seconds
     loop = asyncio.get_running_loop()
     executor = use_own_executor()
+
+    def told(*_: object) -> None:
+        limit_leaving(drain + CLOSE_SECONDS + max(THREAD_SECONDS, drain))
+        loop.call_soon_threadsafe(worker.leave)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.leave)
+        signal.signal(number, told)  # not the loop's own: it must count where the loop hangs too
+    log.info("worker starts", only=only or "all")
     try:
         await worker.start()
         await worker.wait()
     finally:
-        told = loop.time()
-        await _stop_in_time(worker, settings.worker.drain_seconds + CLOSE_SECONDS)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        left = settings.worker.drain_seconds - (loop.time() - told)  # a model that is at work may take seconds to end
+        began = loop.time()
+        limit_leaving(drain + CLOSE_SECONDS + max(THREAD_SECONDS, drain))
+        await _stop_in_time(worker, drain + CLOSE_SECONDS)
+        telemetry.end()
+        left = drain - (loop.time() - began)  # a model that is at work may take seconds to end
         await leave_hanging_threads(executor, _exit_code(worker.failure or sys.exception()), max(THREAD_SECONDS, left))
     if isinstance(worker.failure, UsageError):
         raise worker.failure
-    return _exit_code(worker.failure)
+    leave(_exit_code(worker.failure))
 
 
 def _exit_code(failure: BaseException | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -22,7 +22,7 @@ def worker(
             "--only", help="Host one part: parser, or batch:ID. Default: the parser and every live batch.", show_default=False
         ),
     ] = None,
-) -> int:
+) -> NoReturn:
     """Parse, chunk, embed and index what arrives, until SIGTERM or Ctrl-C; then drain, commit and leave within 10 seconds.
 
     Start as many as there is work for: they share the partitions. Needs the topics and a batch (docdelta init).
@@ -45,4 +45,4 @@ def worker(
     configure_logs(settings.log_level, settings.log_format)
     arm(os.environ.get(VARIABLE, ""))
     telemetry.begin(settings.otel.endpoint, "docdelta-worker")
-    return asyncio.run(run_worker(settings, only))
+    asyncio.run(run_worker(settings, only))

@@ -18,6 +18,9 @@ What the stock code does, and which override closes it (seen in kill -9 trials: 
    are dropped (hole 4) after the seek that should bring them again; and the seek does nothing where nothing is committed yet. So a
    second worker that came soon after the first lost records: for good on compacted topics, with a crash by the tripwire on others.
    `SafeRecovery._let_streams_run` waits for that fetch, then seeks, to the beginning where nothing is committed.
+7. Stopping blocks the event loop until the consumer's thread is gone, and that thread cancels what is left on its own loop and
+   waits for it without limit: one task that misses its cancellation, and nothing in the process runs any more, no limit of ours
+   either. `_ConsumerThread.stop` waits beside the loop, and not for ever.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import Any
 import faust.transport.drivers.aiokafka as driver
 from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
+from mode import Service
 from mode.threads import WorkerThread
 
 from streams.errors import Unavailable
@@ -37,6 +41,8 @@ require_known_versions()
 
 FULL_BUFFER_SECONDS = 0.02
 """How long one fetch may wait while partitions are held back by a full buffer: the copy it works on does not see them come back."""
+THREAD_SECONDS = 2.0
+"""For the consumer's thread to end, once its consumer is closed and has left the group: nothing of worth is left in it."""
 COMMITS_AT_MOST = 5
 """`commit` does nothing when another commit is under way, which may have begun before the last acknowledgement: hence again."""
 
@@ -126,12 +132,25 @@ class _DaemonThread(WorkerThread):  # type: ignore[misc]
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
-    """The consumer's thread, with the app's own wait of a fetch: Faust's 1.5 s is hard-coded."""
+    """The consumer's thread, with hole 7 mended and the app's own wait of a fetch: Faust's 1.5 s is hard-coded."""
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)  # read when the consumer starts
         return consumer
+
+    async def stop(self) -> None:
+        """Stop the service in its thread, then wait for the thread, a bounded time and without holding up this loop."""
+        if not self._started.is_set():
+            return
+        await Service.stop(self)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + THREAD_SECONDS
+        while self._thread is not None and self._thread.is_alive():
+            if loop.time() > until:
+                self.log.warning("consumer's thread does not end: left behind, it has given up its partitions")
+                return
+            await asyncio.sleep(0.01)
 
 
 class SafeConsumer(driver.Consumer):  # type: ignore[misc]

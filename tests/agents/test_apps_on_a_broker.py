@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -212,3 +214,29 @@ async def test_tables_refuse_what_could_not_be_safe(tmp_path: Path, fresh: str) 
         FaustTable(table).get(b"k")
     with pytest.raises(InvariantBroken, match="names the changelog otherwise"):
         raw_table(app, "u", 2, "another-changelog")
+
+
+async def test_a_task_that_misses_its_cancellation_in_the_consumers_thread_hangs_neither_the_loop_nor_the_stop(
+    tansu_settings: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    prepare(tansu_settings, fresh)
+    released = threading.Event()
+    let_go = threading.Timer(100, released.set)  # so that a fault fails this test rather than hanging it
+    let_go.start()
+
+    async def handle(_: InRecord) -> None: ...
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+    app, _ = app_with(settings_for(tansu_settings), fresh, tmp_path, handle)
+    async with running(app):
+        consumers = app.consumer._thread
+        left_behind = asyncio.run_coroutine_threadsafe(stubborn(), consumers.thread_loop)
+    assert consumers._thread.is_alive()
+    assert not released.is_set()
+    released.set()
+    let_go.cancel()
+    await asyncio.wait_for(asyncio.wrap_future(left_behind), 60)

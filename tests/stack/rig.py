@@ -45,6 +45,8 @@ payload: {attributes: [owner]}
 """
 HASHING = EmbedderSettings(kind="hashing")
 PATIENCE = 90.0
+STARTS = '"worker starts"'
+"""What a worker logs first."""
 COMMAND_SECONDS = 600.0
 PLACEMENT = ("revision", "order_key", "payload_hash")
 """Payload fields that a rebuild may give otherwise."""
@@ -95,6 +97,8 @@ class Rig:
     least_cosine: float = 1 - 1e-9
     """Between a stored vector and one made anew. A quantised model's vectors depend a little on what is embedded with them."""
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _starts: dict[str, int] = field(default_factory=dict)
+    """How often each worker has started once its newest process has."""
 
     @property
     def settings(self) -> Settings:
@@ -121,6 +125,7 @@ class Rig:
             "DOCDELTA_EMBEDDER__KIND": self.embedder.kind,
             "DOCDELTA_EMBEDDER__DIRECTORIES": json.dumps({name: str(path) for name, path in self.embedder.directories.items()}),
             "DOCDELTA_PARSER__PROCESSES": "1",
+            "DOCDELTA_WORKER__DRAIN_SECONDS": "20",  # a machine may be slow; a stop ends as soon as it can
             "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS": "3",  # short, so that re-checks fall among everything else
             "DOCDELTA_WORKER__METRICS_PORT": "0",
             "DOCDELTA_LOG_FORMAT": "json",
@@ -150,6 +155,7 @@ class Rig:
     def start(self, name: str = "one", only: str = "", **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker process, of everything or of `only` one part; its log is `<name>.log`."""
         log = (self.folder / f"{name}.log").open("ab")
+        self._starts[name] = self.log(name).count(STARTS) + 1
         state = {"DOCDELTA_WORKER__STATE_DIR": str(self.folder / f"state-{name}")}
         self.workers[name] = subprocess.Popen(
             [sys.executable, "-m", "streams.cli", "worker", *(["--only", only] if only else [])],
@@ -165,12 +171,15 @@ class Rig:
         """Return what a worker said."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
-    async def stop(self, name: str = "one") -> tuple[int, float]:
-        """SIGTERM a worker; return its exit code and how long it took."""
-        began = time.monotonic()
-        self.workers[name].terminate()
-        code = await asyncio.to_thread(self.workers[name].wait, 30)
-        return code, time.monotonic() - began
+    async def stop(self, name: str = "one") -> int:
+        """SIGTERM a worker, once it runs at all, and return its exit code: 0 when all was drained and committed in its time."""
+        worker = self.workers[name]
+        deadline = time.monotonic() + PATIENCE
+        while self.log(name).count(STARTS) < self._starts.get(name, 1) and worker.poll() is None:
+            assert time.monotonic() < deadline, f"worker {name} does not start:\n{self.log(name)[-3000:]}"
+            await asyncio.sleep(0.05)
+        worker.terminate()
+        return await asyncio.to_thread(worker.wait, PATIENCE)
 
     def end(self) -> None:
         """Kill what still runs."""
@@ -222,8 +231,8 @@ class Rig:
                 return {event: first[event] for event in wanted}
             for name, worker in self.workers.items():
                 assert worker.poll() is None or worker.returncode in (0, -9), f"worker {name} fell:\n{self.log(name)[-4000:]}"
-            assert time.monotonic() < deadline, (
-                f"no outcome of {sorted(wanted - first.keys())[:5]}\n" + "\n".join(self.log(name)[-3000:] for name in self.workers)
+            assert time.monotonic() < deadline, f"no outcome of {sorted(wanted - first.keys())[:5]}\n" + "\n".join(
+                self.log(name)[-3000:] for name in self.workers
             )
             await asyncio.sleep(0.2)
 

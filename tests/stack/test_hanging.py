@@ -44,7 +44,7 @@ async def test_a_worker_whose_thread_hangs_in_the_kernel_leaves_and_its_record_c
         while not pipe.with_name("page.md.begun").exists():
             assert stack.workers["hanging"].poll() is None, stack.log("hanging")
             await asyncio.sleep(0.05)
-        code, _ = await stack.stop("hanging")  # waits for 30 s; without the exit it would be for ever
+        code = await stack.stop("hanging")  # without the exit it would be for ever
         assert code == 0, stack.log("hanging")
         assert "threads hang" in stack.log("hanging")
 

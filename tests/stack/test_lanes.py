@@ -100,7 +100,7 @@ async def test_an_import_goes_on_when_a_worker_is_killed_and_another_comes(
         assert titles.keys() == {edit.document_id for edit in edits}, "what waited did not take an edit's place"
         assert {payload["document_id"] for payload in points.values()} == {f"p{number:02}.md" for number in range(60)}
         for name in ("two", "three"):
-            code, _ = await stack.stop(name)
+            code = await stack.stop(name)
             assert code == 0, stack.log(name)[-3000:]
 
 

@@ -41,9 +41,8 @@ async def test_a_history_of_edits_ends_as_a_clean_rebuild_would(any_broker: Kafk
         assert outcome["acme/d3@3"].outcome == "indexed"
         assert outcome["too-late"].outcome == "stale"
         await stack.check([edited, moved, retitled, back, emptied, *first[5:]])
-        code, seconds = await stack.stop()
+        code = await stack.stop()
         assert code == 0, stack.log()
-        assert seconds < 10
 
 
 async def test_sending_everything_again_writes_nothing(any_broker: KafkaSettings, tmp_path: Path, fresh: str) -> None:

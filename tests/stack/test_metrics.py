@@ -161,6 +161,5 @@ async def test_a_worker_is_not_ready_until_its_tables_are_there(tansu_settings: 
         assert found.sum("docdelta_rebalances_total") >= 2
         assert found.sum("docdelta_rebalance_seconds_count") >= 2
         assert found.sum("docdelta_recovery_remaining_records") == 0
-        code, seconds = await stack.stop("elsewhere")
+        code = await stack.stop("elsewhere")
         assert code == 0, stack.log("elsewhere")
-        assert seconds < 10, "a reading of lag under way holds nobody up"

@@ -354,5 +354,5 @@ async def a_build_that_can_not_be_hosted_takes_nobody_down(site: Site) -> None:
     await site.check(POLICY, MORE_PAYLOAD)
     gone = await stack.docdelta("retire", batch_of(absent), "--yes")
     assert gone.returncode == 0, gone.stdout + gone.stderr
-    code, _ = await stack.stop()
+    code = await stack.stop()
     assert code == 0, stack.log()[-2000:]

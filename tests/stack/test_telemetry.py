@@ -72,7 +72,7 @@ async def test_one_trace_leads_from_the_sender_to_the_index(tansu_settings: Kafk
                 assert time.monotonic() < deadline, f"only {sorted(names)}\n{stack.log()[-3000:]}"
                 await asyncio.sleep(0.2)
             spans = list(got)
-            code, _ = await stack.stop()
+            code = await stack.stop()
             assert code == 0, stack.log()
     sent = next(span for span in spans if span.name == "send upsert")
     ours = [span for span in spans if span.trace_id == sent.trace_id]

@@ -44,6 +44,42 @@ def test_threads_that_end_are_waited_for(tmp_path: Path, code: int) -> None:
     assert done.stdout == "left in peace\n"
 
 
+@pytest.mark.parametrize("hanging", ["time.sleep(1000)", "lock.acquire()", "await asyncio.sleep(1000)"])
+def test_the_limit_ends_a_process_whose_loop_hangs_and_says_where(hanging: str) -> None:
+    program = f"""
+import asyncio, threading, time
+from streams.last_exit import limit_leaving
+
+async def main():
+    lock = threading.Lock()
+    lock.acquire()
+    limit_leaving(0.2)
+    {hanging}
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "most recent call first" in done.stderr
+
+
+def test_leaving_waits_for_nothing_and_loses_no_line() -> None:
+    program = """
+import atexit, asyncio, sys, time
+from streams.last_exit import leave
+
+async def main():
+    asyncio.get_running_loop().create_task(asyncio.sleep(1000))
+    print("the last line", end="")
+    leave(7)
+
+atexit.register(time.sleep, 1000)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (7, "the last line")
+
+
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program. It has a generous limit: without the exit it would never end."""
     command = [sys.executable, "-c", PROGRAM, *arguments]

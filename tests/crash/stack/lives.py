@@ -121,7 +121,7 @@ async def _last_life(own: Installation) -> None:
     assert await own.settle()
     assert await _mend(own)
     await own.check()
-    code, _ = await own.rig.stop()
+    code = await own.rig.stop()
     assert code == 0, own.rig.log()[-4000:]
 
 

@@ -125,9 +125,8 @@ class Soak:
                 await asyncio.to_thread(rig.workers["two"].wait)
                 self.own.start("two")
             case "stop":
-                code, seconds = await rig.stop("two")
+                code = await rig.stop("two")
                 assert code == 0, rig.log("two")[-3000:]
-                assert seconds < 10, f"took {seconds:.1f} s to stop"
                 self.own.start("two")
             case "index":
                 rig.shim.faults += [
