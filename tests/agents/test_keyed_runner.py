@@ -16,6 +16,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.runner import record_of
 from streams.ports import InRecord
 from tests.agents.fake_faust import FakeApp, FakeEvent, FakeMessage, FakeStream, event, settle
+from tests.support.patience import PATIENCE
 
 
 class Gates:
@@ -138,7 +139,7 @@ async def test_a_cancelled_future_inside_of_a_handler_is_a_failure_not_a_silent_
 
     app, stream = FakeApp(), FakeStream([event(0)])
     running = asyncio.ensure_future(KeyedRunner(app, "a", handle).run(stream))
-    await asyncio.wait_for(app.crashed.wait(), 5)
+    await asyncio.wait_for(app.crashed.wait(), PATIENCE)
     assert isinstance(app.crashes[0], InvariantBroken)
     assert stream.acked == []
     running.cancel()

@@ -34,6 +34,7 @@ from streams.lanes.choice import Lane, topic_of
 from streams.settings import EmbedderSettings, KafkaSettings, QdrantSettings, Settings
 from streams.worker import utc_now
 from tests.contracts.qdrant_shim import Shim, running_shim
+from tests.support.patience import PATIENCE
 
 POLICY = """
 name: stack
@@ -44,7 +45,6 @@ embedding: {model: hashing-v1, dimensions: 64}
 payload: {attributes: [owner]}
 """
 HASHING = EmbedderSettings(kind="hashing")
-PATIENCE = 90.0
 STARTS = '"worker starts"'
 """What a worker logs first."""
 COMMAND_SECONDS = 600.0
@@ -97,6 +97,8 @@ class Rig:
     least_cosine: float = 1 - 1e-9
     """Between a stored vector and one made anew. A quantised model's vectors depend a little on what is embedded with them."""
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "streams.cli")
+    """What a worker's Python runs."""
     _starts: dict[str, int] = field(default_factory=dict)
     """How often each worker has started once its newest process has."""
 
@@ -158,7 +160,7 @@ class Rig:
         self._starts[name] = self.log(name).count(STARTS) + 1
         state = {"DOCDELTA_WORKER__STATE_DIR": str(self.folder / f"state-{name}")}
         self.workers[name] = subprocess.Popen(
-            [sys.executable, "-m", "streams.cli", "worker", *(["--only", only] if only else [])],
+            [sys.executable, *self.program, "worker", *(["--only", only] if only else [])],
             env={**self.environment, **state, **environment},
             cwd=self.folder,
             stdout=log,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-PATIENCE = 60.0
+from tests.support.patience import PATIENCE
 
 
 @dataclass(frozen=True)

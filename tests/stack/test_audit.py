@@ -24,8 +24,9 @@ from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_topic
 from streams.ports import StoredPoint
 from streams.settings import KafkaSettings
-from tests.stack.rig import PARTITIONS, PATIENCE, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import PARTITIONS, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port, scrape_when
+from tests.support.patience import PATIENCE
 
 DRIFT, CLEAN = 6, 0
 OFTEN = {"DOCDELTA_AUDIT__EVERY_SECONDS": "1", "DOCDELTA_AUDIT__POINTS_PER_SECOND": "5000"}

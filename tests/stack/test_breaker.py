@@ -13,8 +13,8 @@ from schemas.document_change import DocumentChange
 from streams.settings import KafkaSettings
 from tests.stack.rig import Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import Scrape, free_port, get, scrape_when
+from tests.support.patience import PATIENCE
 
-PATIENCE = 240.0
 GUARDED = {"DOCDELTA_BREAKER__SHARE": "0.25", "DOCDELTA_BREAKER__MINIMUM": "20"}
 
 

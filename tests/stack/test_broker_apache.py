@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -74,10 +73,8 @@ def test_a_wrong_password_and_a_missing_right_are_told_apart_and_named(tmp_path)
             return KafkaSettings(bootstrap_servers=broker.sasl_bootstrap_servers, **protocol)
 
         record = [OutRecord("docs", b"k", b"v")]
-        began = time.monotonic()
         with pytest.raises(NotAuthorised, match=r"refuses user alice over SASL_PLAINTEXT.*[Aa]uthentication failed") as wrong:
             produce_all(as_user("alice", "not-her-password"), record)
-        assert time.monotonic() - began < 10
         assert "not-her-password" not in str(wrong.value)
         with pytest.raises(NotAuthorised, match=r"alice.*authorization failed") as may_not:
             produce_all(as_user("alice", "right"), record)

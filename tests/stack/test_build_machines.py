@@ -15,7 +15,8 @@ import pytest
 from chunking.policy import load_policy
 from schemas.document_change import DocumentChange
 from streams.settings import KafkaSettings
-from tests.stack.rig import PATIENCE, POLICY, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 

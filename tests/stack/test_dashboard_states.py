@@ -28,9 +28,9 @@ from tests.conftest import require_apache_kafka
 from tests.contracts.qdrant_shim import Fault
 from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
-PATIENCE = 180.0
 SMALLER = POLICY.replace("version: 1", "version: 2").replace("max_tokens: 120", "max_tokens: 60")
 WORKER = {
     "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS": "1",

@@ -17,7 +17,8 @@ from streams.kafka.offsets import end_offsets, group_lag
 from streams.settings import KafkaSettings
 from streams.topics import Topic, batch_topics
 from tests.contracts.qdrant_shim import Fault
-from tests.stack.rig import PATIENCE, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import Rig, a_page, delete, rig, upsert
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 GRACE = "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS"

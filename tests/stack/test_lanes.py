@@ -15,7 +15,8 @@ from schemas.record import document_key
 from streams.kafka.offsets import end_offsets
 from streams.kafka.read import Follower
 from streams.settings import KafkaSettings
-from tests.stack.rig import PATIENCE, Rig, a_page, rig, upsert
+from tests.stack.rig import Rig, a_page, rig, upsert
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 

@@ -31,8 +31,9 @@ from streams.repair.newest import mend_order
 from streams.repair.reindex import Selection, reindex_documents
 from streams.settings import KafkaSettings, Settings
 from streams.topics import shared_topics
-from tests.stack.rig import PATIENCE, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port, scrape, scrape_when
+from tests.support.patience import PATIENCE
 
 NOW = datetime(2031, 1, 1, tzinfo=UTC)
 KILLED = -9

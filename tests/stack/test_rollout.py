@@ -29,7 +29,8 @@ from streams.kafka.client import cluster_topics, make_admin
 from streams.ports import Query, Vector
 from streams.settings import EmbedderSettings, KafkaSettings, WorkerSettings
 from tests.contracts.qdrant_shim import Fault
-from tests.stack.rig import PATIENCE, POLICY, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from streams.settings import KafkaSettings
-from tests.stack.rig import PATIENCE, a_page, rig
+from tests.stack.rig import a_page, rig
+from tests.support.patience import PATIENCE
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs the extra docdelta[otel]")
 SECRET = "the depot's safe stands open"

@@ -14,7 +14,8 @@ from streams.kafka.client import make_admin
 from streams.kafka.offsets import group_lag
 from streams.settings import KafkaSettings
 from streams.topics import batch_topics
-from tests.stack.rig import PATIENCE, Rig, a_page, delete, rig, upsert
+from tests.stack.rig import Rig, a_page, delete, rig, upsert
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 KEPT = 2

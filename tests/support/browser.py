@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 
 from streams.embedded.free_ports import free_ports
+from tests.support.patience import PATIENCE
 
 FLAGS = (
     "--headless=new",
@@ -34,7 +35,6 @@ FLAGS = (
     "--disable-extensions",
     "--hide-scrollbars",
 )
-PATIENCE = 60.0
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.receipt import Outcome, Receipt
 from streams.embedded.stack import ReceiptBook
+from tests.support.patience import PATIENCE
 
 
 def a_receipt(event: str, outcome: Outcome) -> Receipt:
@@ -26,7 +27,7 @@ async def told(*receipts: Receipt) -> list[tuple[str, str]]:
 
     stack: Any = SimpleNamespace(receipts=all_of_them)
     async with ReceiptBook(stack, lambda receipt: passed.append((receipt.event_id, receipt.outcome))):
-        await asyncio.wait_for(read.wait(), 10)
+        await asyncio.wait_for(read.wait(), PATIENCE)
     return passed
 
 

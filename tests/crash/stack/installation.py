@@ -21,8 +21,8 @@ from streams.kafka.read import Follower
 from streams.settings import KafkaSettings
 from tests.crash.stack.site import Pair, Site
 from tests.stack.rig import Rig, rig
+from tests.support.patience import PATIENCE
 
-PATIENCE = 120.0
 KILLED = -9
 
 

@@ -20,6 +20,7 @@ from tests.conftest import require_apache_kafka
 from tests.contracts.qdrant_shim import Fault
 from tests.crash.stack.installation import Installation, installation
 from tests.crash.stack.lives import Death, live_through
+from tests.support.patience import PATIENCE
 
 kafka = pytest.mark.kafka
 
@@ -113,7 +114,7 @@ async def test_a_full_disk_under_the_state_stops_the_worker_with_a_reason(
         assert await own.settle()
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (1, 1))
         await own.send(own.site.wave())
-        code = await asyncio.wait_for(asyncio.to_thread(worker.wait), 60)
+        code = await asyncio.wait_for(asyncio.to_thread(worker.wait), PATIENCE)
         log = own.rig.log()
         assert code == 1, log[-4000:]
         assert "check its disk" in log, log[-4000:]

@@ -11,6 +11,7 @@ import pytest
 from streams.batches.pace import SLICE_TEXTS, LaneEmbedder, Lanes, Pace
 from streams.errors import Stopping
 from streams.ports import Vector
+from tests.support.patience import PATIENCE
 
 
 class OneAtATime:
@@ -64,7 +65,7 @@ async def test_a_live_call_that_fails_lets_the_build_go_on() -> None:
     lanes = Lanes()
     with pytest.raises(ValueError, match="broken"):
         await LaneEmbedder(Broken(), lanes, lambda: True).embed(["x"])
-    await asyncio.wait_for(lanes.quiet(), 1)
+    await asyncio.wait_for(lanes.quiet(), PATIENCE)
 
 
 async def test_a_pace_lets_documents_through_at_its_rate_and_can_be_lifted() -> None:
@@ -80,7 +81,7 @@ async def test_a_pace_lets_documents_through_at_its_rate_and_can_be_lifted() -> 
     await settle()
     assert not waiting.done()
     pace.set(None)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_a_document_that_waits_for_its_turn_stops_when_the_app_leaves() -> None:
@@ -90,4 +91,4 @@ async def test_a_document_that_waits_for_its_turn_stops_when_the_app_leaves() ->
     await settle()
     leaving.set()
     with pytest.raises(Stopping):
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, PATIENCE)

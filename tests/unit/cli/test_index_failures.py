@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -49,9 +48,7 @@ def test_a_search_says_what_is_wrong_with_the_index(
     url = place if "://" in place else request.getfixturevalue(place)
     monkeypatch.setenv("DOCDELTA_QDRANT__URL", url)
     monkeypatch.setenv("DOCDELTA_QDRANT__API_KEY", "s3cret-canary")
-    began = time.monotonic()
     ran = run("search", "x", "-t", "a")
-    assert time.monotonic() - began < 10
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
     assert (url in ran.err) or ("API_KEY" in ran.err)
