@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import NoReturn
 
 import structlog
 
@@ -23,7 +20,6 @@ from chunking.policy import PolicyError, load_policy
 from chunking.tokens import counter
 from schemas.batch import LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord
-from streams import telemetry
 from streams.agents.holding import Holding
 from streams.agents.index_changes import Lender
 from streams.audit.owned import OwnedManifests
@@ -48,7 +44,6 @@ from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
 from streams.lanes.listening import listen
-from streams.last_exit import THREAD_SECONDS, leave, leave_hanging_threads, limit_leaving, use_own_executor
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -65,8 +60,6 @@ PARSER = "parser"
 FEEDER = "feeder"
 """Hosted wherever the parser is."""
 READY_SECONDS = 600.0
-CLOSE_SECONDS = 10.0
-"""For index, parser processes and followers to close, after the apps had their time to drain."""
 
 
 def utc_now() -> datetime:
@@ -426,52 +419,3 @@ def _is_build(batch: BatchRecord) -> bool:
 @lru_cache(maxsize=64)
 def _recipe(policy_yaml: str) -> str:
     return load_policy(policy_yaml).identity
-
-
-async def run_worker(settings: Settings, only: str | None = None) -> NoReturn:
-    """Run a worker until SIGTERM or SIGINT (the process ends with 0) or until something takes it down (1).
-
-    Raises UsageError at start, and where what took the worker down is one.
-    """
-    worker = Worker(settings, only)
-    drain = settings.worker.drain_seconds
-    loop = asyncio.get_running_loop()
-    executor = use_own_executor()
-
-    def told(*_: object) -> None:
-        limit_leaving(drain + CLOSE_SECONDS + max(THREAD_SECONDS, drain))
-        loop.call_soon_threadsafe(worker.leave)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told)  # not the loop's own: it must count where the loop hangs too
-    log.info("worker starts", only=only or "all")
-    try:
-        await worker.start()
-        await worker.wait()
-    finally:
-        began = loop.time()
-        limit_leaving(drain + CLOSE_SECONDS + max(THREAD_SECONDS, drain))
-        await _stop_in_time(worker, drain + CLOSE_SECONDS)
-        telemetry.end()
-        left = drain - (loop.time() - began)  # a model that is at work may take seconds to end
-        await leave_hanging_threads(executor, _exit_code(worker.failure or sys.exception()), max(THREAD_SECONDS, left))
-    if isinstance(worker.failure, UsageError):
-        raise worker.failure
-    leave(_exit_code(worker.failure))
-
-
-def _exit_code(failure: BaseException | None) -> int:
-    if failure is None:
-        return 0
-    return failure.exit_code if isinstance(failure, UsageError) else 1
-
-
-async def _stop_in_time(worker: Worker, seconds: float) -> None:
-    """Stop a worker, or say that something can't be closed and go on without."""
-    stopping = asyncio.ensure_future(worker.stop())
-    done, _ = await asyncio.wait({stopping}, timeout=seconds)
-    if not done:
-        worker.failure = worker.failure or Unavailable("something can't be closed")
-        log.error("worker does not stop: leaving as it is; what was not committed comes again", seconds=seconds)
-        return
-    await stopping

@@ -40,7 +40,7 @@ def worker(
     settings = load_settings(options.invocation(context).config)
     # Asked before Faust and the models are loaded, so that a wrong address is told within 10 seconds on a slow machine too.
     cluster_topics(make_admin(settings.kafka))
-    from streams.worker import run_worker
+    from streams.run_worker import run_worker
 
     configure_logs(settings.log_level, settings.log_format)
     arm(os.environ.get(VARIABLE, ""))
