@@ -222,6 +222,9 @@ WAITING = _gauge("docdelta_waiting_operations", "Operations that wait now for an
 # The worker
 READY = _gauge("docdelta_app_ready", "1 while an app has its tables recovered and records flow.", "app")
 NOT_READY_SECONDS = _gauge("docdelta_app_not_ready_seconds", "How long an app has not been ready; 0 while it is.", "app")
+EMBEDDER_RUNNING = _gauge(
+    "docdelta_embedder_running_seconds", "How long the longest call of the model under way has taken so far; 0 while none is."
+)
 RECOVERY_REMAINING = _gauge(
     "docdelta_recovery_remaining_records", "Changelog records still to be read before an app is ready.", "app"
 )
@@ -245,6 +248,11 @@ DRIFT = _gauge(
     "docdelta_drift_points",
     "Points of the partitions owned here that are not what their manifest says, by what is wrong.",
     "batch",
+COMMIT_UNCONFIRMED = _gauge(
+    "docdelta_commit_unconfirmed_seconds",
+    "How long an app has waited for the broker to confirm the commit under way; 0 while none is.",
+    "app",
+)
     "kind",
 )
 AUDIT_ROUND = _gauge(
@@ -369,7 +377,8 @@ def index_failed(action: str, status: int | None, disk_full: bool) -> None:
 def embedding(texts: int) -> Iterator[None]:
     """Time one call of the model and the check of its answer."""
     EMBEDDER_TEXTS.inc(texts)
-    began = time.perf_counter()
+    call, began = object(), time.perf_counter()
+    _calls[call] = began
     try:
         yield
     except Exception:
@@ -384,8 +393,20 @@ def side_of(what: str) -> str:
     return "kafka" if what.startswith("publish to ") else WAITS.get(what, "other")
 
 
+        del _calls[call]
 class Wait:
     """One operation that may have to wait: counts tries, and shows as waiting from its first failed try to its end."""
+
+_calls: dict[object, float] = {}
+"""Calls of the model under way, and when they began; the oldest first."""
+
+
+def _running_seconds() -> float:
+    return time.perf_counter() - next(iter(_calls.values()), time.perf_counter())
+
+
+EMBEDDER_RUNNING.set_function(_running_seconds)
+
 
     __slots__ = ("_shown", "_side")
 
@@ -453,6 +474,6 @@ def forget_audit(batch: str) -> None:
 
 def forget_app(app: str) -> None:
     """Remove the gauges of an app that is hosted here no more: it may live elsewhere."""
-    for gauge in (READY, NOT_READY_SECONDS, RECOVERY_REMAINING, PARTITIONS, COMMIT_STALL):
+    for gauge in (READY, NOT_READY_SECONDS, RECOVERY_REMAINING, PARTITIONS, COMMIT_STALL, COMMIT_UNCONFIRMED):
         gauge.remove_by_labels({"app": app})
     IN_HAND.remove_by_labels({"app": app})

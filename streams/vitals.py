@@ -68,6 +68,12 @@ def recovery_remaining(app: Any) -> int:
     return 0 if recovery is None or app.ready.is_set() else max(0, int(recovery.active_remaining_total()))
 
 
+def unconfirmed_seconds(app: Any) -> float:
+    """Return how long the app's commit has been under way; 0 while none is."""
+    began = app.committing_since
+    return 0.0 if began is None else max(0.0, time.monotonic() - began)
+
+
 @dataclass(slots=True)
 class Vitals:
     """The apps of a worker. `apps` is asked each time, since they come and go."""
@@ -104,6 +110,7 @@ class Vitals:
         metrics.NOT_READY_SECONDS.labels(name).set(watched.not_ready_seconds(now))
         metrics.RECOVERY_REMAINING.labels(name).set(recovery_remaining(app))
         metrics.COMMIT_STALL.labels(name).set(watched.stalled_seconds(now))
+        metrics.COMMIT_UNCONFIRMED.labels(name).set(unconfirmed_seconds(app))
         fed = {runner.topic for runner in app.runners}
         owned = sum(len(partitions) for topic, partitions in assigned_partitions(app).items() if topic in fed)
         metrics.PARTITIONS.labels(name).set(owned)

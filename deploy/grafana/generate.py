@@ -198,6 +198,7 @@ WORKER = Dashboard(
         Panel("Kafka: a write takes", quantiles("docdelta_kafka_publish_seconds", "write", ONE), "s"),
         Panel("Index: an action takes", quantiles("docdelta_index_request_seconds", "action", ONE), "s"),
         Panel("Index: failures", (rate("docdelta_index_failures_total", "action, failure", ONE),), "ops"),
+        Panel("Commit not confirmed for", ((f"docdelta_commit_unconfirmed_seconds{ONE}", "{{instance}} {{app}}"),), "s"),
         Panel("Embedder: a call takes", quantiles("docdelta_embedder_call_seconds", "instance", ONE), "s"),
         Panel("Embedder: texts", (rate("docdelta_embedder_texts_total", "instance", ONE),), "ops"),
         Panel("Embedder: failures", (rate("docdelta_embedder_failures_total", "instance", ONE),), "ops"),
@@ -207,6 +208,7 @@ WORKER = Dashboard(
         Panel("Up for", ((f"time() - process_start_time_seconds{ONE}", "{{instance}}"),), "s"),
     ),
     per_worker=True,
+        Panel("Embedder: a call is under way for", ((f"docdelta_embedder_running_seconds{ONE}", "{{instance}}"),), "s"),
 )
 
 DASHBOARDS = (OVERVIEW, LAG, BATCHES, WORKER)

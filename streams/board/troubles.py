@@ -36,6 +36,7 @@ KINDS: Mapping[str, Level] = {
     "worker_away": "red",
     "worker_waits": "red",
     "commits_stall": "red",
+    "commits_refused": "red",
     "recovering": "amber",
     "not_ready": "amber",
     "embedder_slow": "amber",
@@ -137,7 +138,7 @@ def troubles(state: BoardState, around: Surroundings, now: float) -> list[Troubl
     found = [*_sides(state, around, now), *_flow(around, now), *_documents(state, around), *_batches(around)]
     for worker in around.workers:
         before = next((each for each in around.workers_before if each.name == worker.name and not each.problem), None)
-        found += _worker(worker, before)
+        found += _worker(worker, before, around.broker is not None)
     rank = {kind: place for place, kind in enumerate(KINDS)}
     return sorted(found, key=lambda trouble: (trouble.level != "red", rank[trouble.kind]))
 
@@ -192,7 +193,7 @@ def _batches(around: Surroundings) -> Iterator[Trouble]:
             yield Trouble("gate_fails", facts, f"docdelta gate {batch}", verdict.at)
 
 
-def _worker(worker: WorkerFacts, before: WorkerFacts | None) -> Iterable[Trouble]:
+def _worker(worker: WorkerFacts, before: WorkerFacts | None, broker_away: bool) -> Iterable[Trouble]:
     name = worker.name
     if worker.problem:
         yield Trouble("worker_away", {"worker": name, "said": worker.problem}, "docdelta worker")
@@ -200,18 +201,22 @@ def _worker(worker: WorkerFacts, before: WorkerFacts | None) -> Iterable[Trouble
     for side, count in worker.by("docdelta_waiting_operations", "side").items():
         if count:
             yield Trouble("worker_waits", {"worker": name, "side": side, "count": int(count)})
+    slow = (seconds_a_call(before, worker) or 0.0) > CALL_SECONDS
     waits = worker.total("docdelta_waiting_operations") > 0
+    unconfirmed = worker.by("docdelta_commit_unconfirmed_seconds", "app")
+    for app, seconds in unconfirmed.items():
+        if seconds > STALL_SECONDS and not waits and not broker_away:
+            yield Trouble("commits_refused", {"worker": name, "app": app}, since=worker.at - seconds)
     for app, seconds in worker.by("docdelta_commit_stall_seconds", "app").items():
-        if seconds > STALL_SECONDS and not waits:
+        if seconds > STALL_SECONDS and not (waits or slow or unconfirmed.get(app, 0.0) > CALL_SECONDS):  # these are the cause
             yield Trouble("commits_stall", {"worker": name, "app": app}, since=worker.at - seconds)
     left = worker.by("docdelta_recovery_remaining_records", "app")
     for app, seconds in worker.by("docdelta_app_not_ready_seconds", "app").items():
         if seconds > RECOVERY_SECONDS:
             kind = "recovering" if left.get(app) else "not_ready"
             yield Trouble(kind, {"worker": name, "app": app, "left": int(left.get(app, 0))}, since=worker.at - seconds)
-    slow = seconds_a_call(before, worker)
-    if slow is not None and slow > CALL_SECONDS:
-        yield Trouble("embedder_slow", {"worker": name, "seconds": round(slow, 1)})
+    if slow:
+        yield Trouble("embedder_slow", {"worker": name, "seconds": round(seconds_a_call(before, worker) or 0.0, 1)})
     if failed := risen(before, worker, "docdelta_embedder_failures_total"):
         yield Trouble("embedder_fails", {"worker": name, "count": int(failed)})
     if risen(before, worker, "docdelta_index_failures_total", failure="disk_full"):

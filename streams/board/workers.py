@@ -14,10 +14,12 @@ SERIES = frozenset(
     {
         "docdelta_waiting_operations",
         "docdelta_commit_stall_seconds",
+        "docdelta_commit_unconfirmed_seconds",
         "docdelta_app_not_ready_seconds",
         "docdelta_recovery_remaining_records",
         "docdelta_embedder_call_seconds_sum",
         "docdelta_embedder_call_seconds_count",
+        "docdelta_embedder_running_seconds",
         "docdelta_embedder_failures_total",
         "docdelta_index_failures_total",
         "docdelta_canary_age_seconds",
@@ -67,11 +69,13 @@ def read_worker(name: str, text: str, at: float) -> WorkerFacts:
 
 
 def seconds_a_call(before: WorkerFacts | None, now: WorkerFacts) -> float | None:
-    """Return how long a call of the model took on average since `before`; None where none ended."""
+    """Return how long a call of the model took on average since `before`, or how long one under way has taken where that is longer;
+    None where none ended and none is under way."""
     sums, counts = "docdelta_embedder_call_seconds_sum", "docdelta_embedder_call_seconds_count"
     calls = now.total(counts) - (before.total(counts) if before else 0.0)
     seconds = now.total(sums) - (before.total(sums) if before else 0.0)
-    return seconds / calls if calls > 0 and seconds >= 0 else None
+    ended = seconds / calls if calls > 0 and seconds >= 0 else 0.0
+    return max(ended, now.total("docdelta_embedder_running_seconds")) or None
 
 
 def risen(before: WorkerFacts | None, now: WorkerFacts, series: str, **labels: str) -> float:

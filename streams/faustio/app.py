@@ -49,6 +49,8 @@ class SafeApp(faust.App):  # type: ignore[misc]
         self.fronts: dict[Any, int] = {}
         """Partition to its first offset, where it began with nothing committed."""
         self.stopping = False
+        self.committing_since: float | None = None
+        """When the commit under way began, by the monotonic clock; None while none is."""
         self.fetch_wait_seconds = FETCH_WAIT_SECONDS
         """How long the broker may hold a fetch that finds nothing new."""
         self.drain_seconds = 8.0

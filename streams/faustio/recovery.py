@@ -26,6 +26,7 @@ What the stock code does, and which override closes it (seen in kill -9 trials: 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import faust.transport.drivers.aiokafka as driver
@@ -182,6 +183,14 @@ class SafeConsumer(driver.Consumer):  # type: ignore[misc]
         """Leave out what a handover holds back (handover.py): acknowledged, and committed once it is re-checked."""
         held = self.app.handover.held if self.app.handover is not None else ()
         return (tp for tp in super()._filter_tps_with_pending_acks(topics) if tp.partition not in held)
+
+    async def _commit_offsets(self, offsets: Any, start_new_transaction: bool = True) -> Any:
+        """Commit, and let it be seen for how long: the stock code tries again for ever while the coordinator refuses."""
+        self.app.committing_since = time.monotonic()
+        try:
+            return await super()._commit_offsets(offsets, start_new_transaction)
+        finally:
+            self.app.committing_since = None
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Finish and commit before the stock code forgets what was acknowledged."""

@@ -30,6 +30,8 @@ docdelta_embedder_failures_total 0
 docdelta_index_failures_total{action="write",failure="disk_full"} 0
 docdelta_app_not_ready_seconds{app="parser"} 0
 docdelta_commit_stall_seconds{app="parser"} 0
+docdelta_commit_unconfirmed_seconds{app="parser"} 0
+docdelta_embedder_running_seconds 0
 """
 
 
@@ -55,6 +57,8 @@ def around(**facts: Any) -> Surroundings:
     return dataclasses.replace(SOUND, **facts)
 
 
+STANDS = ("stall_seconds{app=\"parser\"} 0", "stall_seconds{app=\"parser\"} 40")
+UNCONFIRMED = ("unconfirmed_seconds{app=\"parser\"} 0", "unconfirmed_seconds{app=\"parser\"} 40")
 BAD = GateVerdict(NOW, (GateLine("lag", True, "0", "", True), GateLine("refused", False, "3 documents", "mend them", False)))
 WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
 
@@ -78,16 +82,35 @@ WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
         ("worker_away", {"workers": (WorkerFacts("w", NOW, "refused"),)}),
         ("worker_waits", {"workers": (worker(('side="index"} 0', 'side="index"} 2')),)}),
         ("commits_stall", {"workers": (worker(("stall_seconds{app=\"parser\"} 0", "stall_seconds{app=\"parser\"} 40")),)}),
+        ("commits_refused", {"workers": (worker(UNCONFIRMED),)}),
         ("not_ready", {"workers": (worker(("ready_seconds{app=\"parser\"} 0", "ready_seconds{app=\"parser\"} 40")),)}),
         ("embedder_fails", {"workers_before": (worker(),), "workers": (worker(("failures_total 0", "failures_total 2")),)}),
         ("disk_full", {"workers_before": (worker(),), "workers": (worker(('disk_full"} 0', 'disk_full"} 1')),)}),
         ("embedder_slow", {"workers_before": (worker(),), "workers": (worker(("sum 10", "sum 40"), ("count 100", "count 103")),)}),
+        ("embedder_slow", {"workers": (worker(("running_seconds 0", "running_seconds 40")),)}),
     ],
 )  # fmt: skip
 def test_a_bad_state_is_found_alone(kind: str, facts: dict[str, Any]) -> None:
     (found,) = troubles(state(), around(**facts), NOW)
     assert found.kind == kind
     assert found.level == KINDS[kind]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param([STANDS, ("running_seconds 0", "running_seconds 40")], ["embedder_slow"], id="a-model-that-does-not-answer"),
+        pytest.param([STANDS, UNCONFIRMED], ["commits_refused"], id="a-broker-that-confirms-nothing"),
+        pytest.param([STANDS, UNCONFIRMED, ('side="index"} 0', 'side="index"} 2')], ["worker_waits"], id="somebody-is-away"),
+    ],
+)
+def test_offsets_that_stand_are_told_by_their_cause(changes: list[tuple[str, str]], named: list[str]) -> None:
+    assert kinds(state(), around(workers=(worker(*changes),))) == named
+
+
+def test_a_commit_waits_for_a_broker_that_is_away() -> None:
+    found = kinds(state(), around(workers=(worker(UNCONFIRMED),), broker=Outage(NOW - 9, "no answer")))
+    assert found == ["broker_away"]
 
 
 def test_recovery_that_takes_long_tells_how_much_is_left() -> None:
@@ -112,6 +135,7 @@ def test_drift_and_an_old_canary_are_told_by_workers() -> None:
         pytest.param({"gates": {"v2": WAITS}}, id="a-gate-that-waits"),
         pytest.param({"alias_target": None}, id="the-alias-is-not-known"),
         pytest.param({"workers": (worker(),), "workers_before": ()}, id="a-worker-that-is-well"),
+        pytest.param({"workers": (worker((UNCONFIRMED[0], UNCONFIRMED[0][:-1] + "3")),)}, id="a-commit-under-way"),
         pytest.param({"workers": (worker(("failures_total 0", "failures_total 7")),)}, id="failures-of-long-ago"),
     ],
 )

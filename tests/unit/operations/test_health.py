@@ -30,6 +30,7 @@ class App:
     offsets: dict[str, int | None] = field(default_factory=dict)
     in_hand: int = 0
     remaining: int = 0
+    committing_since: float | None = None
 
     def __post_init__(self) -> None:
         self.ready, self.leaving, self.should_stop = asyncio.Event(), asyncio.Event(), False
