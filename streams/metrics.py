@@ -214,6 +214,9 @@ INDEX_REQUEST = _histogram(
 INDEX_FAILED = _counter("docdelta_index_failures_total", "Actions on the index that failed.", "action", "failure")
 EMBEDDER_CALL = _histogram("docdelta_embedder_call_seconds", "One call of the model.", CALL_BUCKETS)
 EMBEDDER_TEXTS = _counter("docdelta_embedder_texts_total", "Texts given to the model, those given again after a failure included.")
+EMBEDDER_RUNNING = _gauge(
+    "docdelta_embedder_running_seconds", "How long the longest call of the model under way has taken so far; 0 while none is."
+)
 EMBEDDER_FAILED = _counter("docdelta_embedder_failures_total", "Calls of the model that raised or answered wrongly.")
 RETRIES = _counter("docdelta_retries_total", "Tries that found the other side away, each of which is followed by another.", "side")
 RATE_LIMITED = _counter("docdelta_rate_limited_total", "Answers that named a time to wait (429).", "side")
@@ -222,9 +225,6 @@ WAITING = _gauge("docdelta_waiting_operations", "Operations that wait now for an
 # The worker
 READY = _gauge("docdelta_app_ready", "1 while an app has its tables recovered and records flow.", "app")
 NOT_READY_SECONDS = _gauge("docdelta_app_not_ready_seconds", "How long an app has not been ready; 0 while it is.", "app")
-EMBEDDER_RUNNING = _gauge(
-    "docdelta_embedder_running_seconds", "How long the longest call of the model under way has taken so far; 0 while none is."
-)
 RECOVERY_REMAINING = _gauge(
     "docdelta_recovery_remaining_records", "Changelog records still to be read before an app is ready.", "app"
 )
@@ -240,6 +240,11 @@ IN_HAND = _gauge("docdelta_records_in_hand", "Records taken and not yet acknowle
 COMMIT_STALL = _gauge(
     "docdelta_commit_stall_seconds", "How long an app's offsets have not moved although it has records in hand; 0 otherwise.", "app"
 )
+COMMIT_UNCONFIRMED = _gauge(
+    "docdelta_commit_unconfirmed_seconds",
+    "How long an app has waited for the broker to confirm the commit under way; 0 while none is.",
+    "app",
+)
 LOOP_LAG = _histogram("docdelta_loop_lag_seconds", "How much later than asked the event loop woke up a timer.", LOOP_BUCKETS)
 INFO = _gauge("docdelta_info", "1; the release that runs.", "version", "python")
 
@@ -248,11 +253,6 @@ DRIFT = _gauge(
     "docdelta_drift_points",
     "Points of the partitions owned here that are not what their manifest says, by what is wrong.",
     "batch",
-COMMIT_UNCONFIRMED = _gauge(
-    "docdelta_commit_unconfirmed_seconds",
-    "How long an app has waited for the broker to confirm the commit under way; 0 while none is.",
-    "app",
-)
     "kind",
 )
 AUDIT_ROUND = _gauge(
@@ -385,17 +385,9 @@ def embedding(texts: int) -> Iterator[None]:
         EMBEDDER_FAILED.inc()
         raise
     finally:
+        del _calls[call]
         EMBEDDER_CALL.observe(time.perf_counter() - began)
 
-
-def side_of(what: str) -> str:
-    """Return who an operation waits for, by what it calls itself."""
-    return "kafka" if what.startswith("publish to ") else WAITS.get(what, "other")
-
-
-        del _calls[call]
-class Wait:
-    """One operation that may have to wait: counts tries, and shows as waiting from its first failed try to its end."""
 
 _calls: dict[object, float] = {}
 """Calls of the model under way, and when they began; the oldest first."""
@@ -407,6 +399,14 @@ def _running_seconds() -> float:
 
 EMBEDDER_RUNNING.set_function(_running_seconds)
 
+
+def side_of(what: str) -> str:
+    """Return who an operation waits for, by what it calls itself."""
+    return "kafka" if what.startswith("publish to ") else WAITS.get(what, "other")
+
+
+class Wait:
+    """One operation that may have to wait: counts tries, and shows as waiting from its first failed try to its end."""
 
     __slots__ = ("_shown", "_side")
 

@@ -190,6 +190,7 @@ WORKER = Dashboard(
         Panel("Not ready since", ((f"docdelta_app_not_ready_seconds{ONE}", "{{instance}} {{app}}"),), "s"),
         Panel("Recovery: changelog records to read", ((f"docdelta_recovery_remaining_records{ONE}", "{{instance}} {{app}}"),)),
         Panel("Offsets have not moved for", ((f"docdelta_commit_stall_seconds{ONE}", "{{instance}} {{app}}"),), "s"),
+        Panel("Commit not confirmed for", ((f"docdelta_commit_unconfirmed_seconds{ONE}", "{{instance}} {{app}}"),), "s"),
         Panel("Records in hand", ((f"docdelta_records_in_hand{ONE}", "{{instance}} {{app}} {{agent}}"),)),
         Panel("Partitions owned", ((f"docdelta_assigned_partitions{ONE}", "{{instance}} {{app}}"),)),
         Panel("Rebalances", ((f"increase(docdelta_rebalances_total{ONE}[10m])", "{{instance}} {{app}} in 10 minutes"),)),
@@ -198,8 +199,8 @@ WORKER = Dashboard(
         Panel("Kafka: a write takes", quantiles("docdelta_kafka_publish_seconds", "write", ONE), "s"),
         Panel("Index: an action takes", quantiles("docdelta_index_request_seconds", "action", ONE), "s"),
         Panel("Index: failures", (rate("docdelta_index_failures_total", "action, failure", ONE),), "ops"),
-        Panel("Commit not confirmed for", ((f"docdelta_commit_unconfirmed_seconds{ONE}", "{{instance}} {{app}}"),), "s"),
         Panel("Embedder: a call takes", quantiles("docdelta_embedder_call_seconds", "instance", ONE), "s"),
+        Panel("Embedder: a call is under way for", ((f"docdelta_embedder_running_seconds{ONE}", "{{instance}}"),), "s"),
         Panel("Embedder: texts", (rate("docdelta_embedder_texts_total", "instance", ONE),), "ops"),
         Panel("Embedder: failures", (rate("docdelta_embedder_failures_total", "instance", ONE),), "ops"),
         Panel("Memory", ((f"process_resident_memory_bytes{ONE}", "{{instance}}"),), "bytes"),
@@ -208,7 +209,6 @@ WORKER = Dashboard(
         Panel("Up for", ((f"time() - process_start_time_seconds{ONE}", "{{instance}}"),), "s"),
     ),
     per_worker=True,
-        Panel("Embedder: a call is under way for", ((f"docdelta_embedder_running_seconds{ONE}", "{{instance}}"),), "s"),
 )
 
 DASHBOARDS = (OVERVIEW, LAG, BATCHES, WORKER)
