@@ -175,7 +175,7 @@ class AuditSettings(_Part):
 
     points_per_second: float = Field(default=200, ge=0)
     """How many points are compared (or read) a second, for each batch and worker. 0: no audit."""
-    every_seconds: float = Field(default=600, gt=0)
+    every_seconds: float = Field(default=20, gt=0)
     """Rest before each round, the first one included."""
 
 

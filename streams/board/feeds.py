@@ -46,7 +46,7 @@ INDEX_PATIENCE = 8.0
 WORKERS_SECONDS = 10.0
 WORKERS_KEPT = 7
 """Readings of the workers that are kept: about a minute, to see what rises."""
-GATE_SECONDS = 60.0
+GATE_SECONDS = 40.0
 GATE_SHARE = 20
 """A gate that took n seconds is not asked again for 20 n: it reads manifests and points."""
 AGAIN_SECONDS = 5.0

@@ -130,6 +130,7 @@ class Rig:
             "DOCDELTA_WORKER__DRAIN_SECONDS": "20",  # a machine may be slow; a stop ends as soon as it can
             "DOCDELTA_WORKER__HANDOVER_GRACE_SECONDS": "3",  # short, so that re-checks fall among everything else
             "DOCDELTA_WORKER__METRICS_PORT": "0",
+            "DOCDELTA_AUDIT__EVERY_SECONDS": "600",  # its reads would meet faults that are scripted for others
             "DOCDELTA_LOG_FORMAT": "json",
         }
         return {**os.environ, **own}
