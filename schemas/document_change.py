@@ -19,6 +19,8 @@ def _sha256_hex(value: str) -> str:
 
 FORGET = "docdelta-forget"
 """Header of a null value that only lets compaction drop an old delete (`docdelta gc`). It says nothing of the document."""
+AGAIN = "docdelta-again"
+"""Header of an event that the parser has said again, so that compaction keeps it: the offset of the late record before it."""
 
 Sha256Hex = Annotated[str, AfterValidator(_sha256_hex)]
 AttributeValue = JsonScalar | tuple[JsonScalar, ...]

@@ -11,16 +11,13 @@ import os
 import signal
 from collections.abc import Mapping
 
-import structlog
-
 from streams.errors import UsageError
-
-log = structlog.get_logger(__name__)
 
 VARIABLE = "DOCDELTA_CRASH_AT"
 STEPS = {
     "feeder.forwarded": "feeder ①: a record of [bulk] is on [documents]; its offset stands",
     "parser.published": "parser ①: parsed document, receipt or dead letter is out; what was seen is not remembered",
+    "parser.repeated": "parser ③: the newest event stands behind a late one; the offset of the late one stands",
     "parser.remembered": "parser ②: what was seen is remembered; the offset stands",
     "breaker.tripped": "holding ①: [controls] says that the breaker is open; the event is not held",
     "parser.held": "holding ②: [held] has the event; its receipt is not out",
@@ -76,7 +73,9 @@ def arm(order: str, steps: Mapping[str, str] = STEPS) -> None:
     if not times.isdecimal() or int(times) < 1:
         raise UsageError(f"environment variable {VARIABLE}: write {step}:n, n from 1, for the n-th time it is reached")
     _left[step] = int(times)
-    log.warning("armed to kill itself", step=step, time=int(times))
+    import structlog  # settings look here for a name only, and must not wait for it
+
+    structlog.get_logger(__name__).warning("armed to kill itself", step=step, time=int(times))
 
 
 def reached(step: str) -> None:

@@ -73,6 +73,8 @@ WAITS = {
     "remembering what was seen": "kafka",
     "reading what was decided": "kafka",
     "saving a key once more": "kafka",
+    "reading a newest event again": "kafka",
+    "keeping the order of [documents]": "kafka",
     "reading the index": "index",
     "reading points": "index",
     "listing a document": "index",
@@ -144,6 +146,12 @@ BULK_UNDER_WAY = _gauge("docdelta_bulk_under_way_records", "Bulk changes that we
 BULK_WINDOW = _gauge("docdelta_bulk_window_records", "Bulk changes that may be under way at once, as it stands now.")
 BULK_UNHEARD = _counter(
     "docdelta_bulk_unheard_total", "Bulk changes that are through by the broker's word and whose outcome was not heard."
+)
+ORDER_MENDED = _counter(
+    "docdelta_order_mended_total", "Newest events that the parser said again behind a late one, so that compaction keeps them."
+)
+ORDER_LOST = _counter(
+    "docdelta_order_lost_total", "Newest events that were gone from the log before they could be said again behind a late one."
 )
 STAGE_SECONDS = _histogram(
     "docdelta_stage_seconds",

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 from streams.agents.holding import Holding
+from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import Clock, Outbox
 from streams.batches.ledger import operator
 from streams.content_refs import ContentRefs
 from streams.controls.counts import Counts
 from streams.controls.following import AppView, Following
+from streams.daemon import in_daemon_thread
 from streams.duties import Group, ParserDuties
+from streams.errors import NotReachable, Unavailable
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
+from streams.faustio.delivery import deliver
 from streams.faustio.handover import Handover
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
+from streams.kafka.read import record_at
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.sandbox import ParsePool
 from streams.settings import Settings
+from streams.topics import FRAME_BYTES, MAX_EVENT_BYTES
+
+RECALLS_AT_ONCE = 4
+WHAT = "reading a newest event again"
 
 
 def build_parser_app(
@@ -50,6 +62,7 @@ def build_parser_app(
         max_document_bytes=settings.parser.max_document_bytes,
         poison_attempts=settings.worker.poison_attempts,
         holding=holding,
+        order=_order(app, settings, patience),
     )
 
     async def parse(record: InRecord) -> None:
@@ -60,3 +73,24 @@ def build_parser_app(
     group = Group(settings.kafka, topics.parser_group, (topics.documents,), changelog, patience)
     Handover(app, ParserDuties(group, seen, holding.counts, topics.held, topics.parsed), settings.handover_grace_seconds)
     return app, holding
+
+
+def _order(app: SafeApp, settings: Settings, patience: Patience) -> Order:
+    """Return how the newest events of documents are read back and said again."""
+    topic, turns = settings.topics.documents, asyncio.Semaphore(RECALLS_AT_ONCE)
+
+    async def recall(late: InRecord, offset: int) -> InRecord | None:
+        async def once() -> InRecord | None:
+            try:
+                return await in_daemon_thread(lambda: record_at(settings.kafka, topic, late.partition, offset), WHAT)
+            except NotReachable as error:
+                raise Unavailable(str(error)) from error
+
+        async with turns:
+            return await patience.hold(once, WHAT)
+
+    async def say(late: InRecord, value: bytes, headers: Mapping[str, bytes]) -> None:
+        limit = MAX_EVENT_BYTES + FRAME_BYTES
+        await deliver(app, topic, late.key, value, limit=limit, partition=late.partition, headers=list(headers.items()))
+
+    return Order(recall, say)

@@ -16,6 +16,8 @@ MAX_PARSED_BYTES = 11 * MEBIBYTE
 """Largest ParsedDocument: as base64 inside a dead letter it still fits MAX_RECORD_BYTES."""
 FRAME_BYTES = 64 << 10
 """Room for key, headers and Kafka's own frame beside a value: topics allow so much more than the largest value."""
+UNCOMPACTED = "min.compaction.lag.ms"
+"""How long a record stays whatever comes behind it. A topic that was made without it is taken as it is."""
 MAX_PART_BYTES = 2 * MEBIBYTE
 """A ChunkChanges record is cut into parts of about this size."""
 
@@ -117,6 +119,11 @@ def _compacted(size: int = MAX_RECORD_BYTES) -> dict[str, str]:
     return {"cleanup.policy": "compact", "max.message.bytes": str(size + FRAME_BYTES)}
 
 
+def _front_door() -> dict[str, str]:
+    """Other people write here, and out of order too: what a late event stands behind must stay until the parser has met it."""
+    return {**_compacted(MAX_EVENT_BYTES), UNCOMPACTED: str(86_400_000)}
+
+
 def _kept(milliseconds: int, size: int = MAX_RECORD_BYTES) -> dict[str, str]:
     return {"cleanup.policy": "delete", "retention.ms": str(milliseconds), "max.message.bytes": str(size + FRAME_BYTES)}
 
@@ -125,8 +132,8 @@ def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
     """Return the topics that every installation has, the parser's changelog included."""
     day = 86_400_000
     return [
-        Topic(names.documents, partitions, _compacted(MAX_EVENT_BYTES)),
-        Topic(names.bulk, partitions, _compacted(MAX_EVENT_BYTES)),
+        Topic(names.documents, partitions, _front_door()),
+        Topic(names.bulk, partitions, _front_door()),
         Topic(names.parsed, partitions, _compacted()),
         Topic(names.receipts, partitions, _kept(30 * day)),
         Topic(names.dead_letters, partitions, _kept(-1)),

@@ -136,6 +136,14 @@ LAG = Dashboard(
             about="The window grows while live edits find the way free, and shrinks when they would queue.",
         ),
         Panel("Bulk changes whose outcome was not heard", (rate("docdelta_bulk_unheard_total", "instance"),), "ops"),
+        Panel(
+            "Newest events said again behind late ones",
+            (
+                ("sum(increase(docdelta_order_mended_total[5m]))", "in 5 minutes"),
+                ("sum(increase(docdelta_order_lost_total[5m]))", "gone from the log before"),
+            ),
+            about="A late event stands last in [documents]; compaction would keep it. What was gone before, its source must send again.",
+        ),
         Panel("From a stage's input to the end of its work", quantiles("docdelta_stage_seconds", "stage"), "s"),
         Panel("Canary age", (("min by (tenant) (docdelta_canary_age_seconds)", "{{tenant}}"),), "s"),
         Panel("Canaries written", (("sum(increase(docdelta_canary_written_total[5m]))", "in 5 minutes"),)),

@@ -5,7 +5,9 @@ Order of effects, and what a crash in between leaves:
        crash here: the record comes again and ① is repeated with the same content
   ② remember what was seen
        crash here: the record comes again and is known as the same event
-  ③ the caller lets the offset advance
+  ③ where the record is late, its document's newest event is said again behind it (order.py)
+       crash here: the record comes again, is late again, and ③ is repeated
+  ④ the caller lets the offset advance
 What is held back takes another way (holding.py).
 """
 
@@ -16,12 +18,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+import structlog
+
 from chunking.document import Document
 from schemas.codec import decode, encode
 from schemas.document_change import FORGET, DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt, understood
 from streams.agents.holding import Drop, Event, Holding, Keep, Nothing, Pass, Settle
+from streams.agents.order import Order, agrees, is_said_again, stood_last
 from streams.agents.refusals import About, Outbox
 from streams.controls.release import standing_of
 from streams.crash_points import reached
@@ -43,6 +48,11 @@ from streams.steps.settle_change import (
 )
 from streams.steps.wire_document import end_to_wire, to_wire
 from streams.topics import MAX_PARSED_BYTES
+
+log = structlog.get_logger(__name__)
+
+
+WHAT = "keeping the order of [documents]"
 
 
 class Parse(Protocol):
@@ -68,18 +78,49 @@ class ParserAgent:
     poison_attempts: int = 3
     holding: Holding | None = None
     """The door. None: all may pass."""
+    order: Order | None = None
+    """How the newest event of a document is said again. None: it is not."""
 
     async def handle(self, record: InRecord) -> None:
         """Settle one record of [documents]. Raises only what stops the worker (see `attempt`)."""
         if record.value is None and FORGET in record.headers:
-            return  # nothing is said: compaction may drop the delete before it, and the row that remembers it stays
+            # Nothing is said: compaction may drop the delete before it, and the row that remembers it stays.
+            await self._keep_order(record, None)
+            return
         about: About | None = None
+        change: DocumentChange | None = None
         try:
-            change = understood(lambda: self._change(record))
+            known = change = understood(lambda: self._change(record))
             about = _about(change)
-            await attempt(lambda: self._settle(record, change), self.outbox.patience, self.poison_attempts, "parsing")
+            await attempt(lambda: self._settle(record, known), self.outbox.patience, self.poison_attempts, "parsing")
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, about)
+        await self._keep_order(record, change)
+
+    async def _keep_order(self, record: InRecord, change: DocumentChange | None) -> None:
+        """Do ③: where a record stands behind the newest event of its document and says something else, say that one again.
+
+        Not while an event of the document is held: that one comes back through [documents], or is dropped, and then it is done.
+        """
+        row = self._row(record.key) if self.order is not None and record.key is not None else None
+        if row is None or row.known is None or row.held is not None or record.offset <= row.offset:
+            return
+        if change is None and record.value is None and row.deleted:
+            return  # `docdelta gc` forgets an end
+        try:
+            await attempt(lambda: self._stand_last(record, change, row), self.outbox.patience, self.poison_attempts, WHAT)
+        except PoisonRecord as error:
+            log.warning("the newest event of a document could not be said again", reason=str(error), offset=record.offset)
+
+    async def _stand_last(self, record: InRecord, change: DocumentChange | None, row: Seen) -> None:
+        assert self.order is not None
+        if change is not None and agrees(change, row):
+            # It says the same and stands later: compaction keeps this one.
+            await self.outbox.patience.hold(
+                lambda: self.seen.put(record.key or b"", stood_last(row, record.offset).to_bytes()), "remembering what was seen"
+            )
+        else:
+            await self.order.say_newest(record, row)
 
     def _change(self, record: InRecord) -> DocumentChange:
         """Return the change in a record; a null value means delete, at the newest revision seen."""
@@ -107,6 +148,8 @@ class ParserAgent:
             if record.value is None and seen is not None and standing.offset < seen.offset:
                 # Delivered again, after newer revisions were remembered: it deleted what came before it, not them.
                 decision = AlreadySettled(None, "the same event again")
+            elif is_said_again(record) and seen is not None and change.revision <= seen.revision:
+                decision = AlreadySettled(None, "said again")
             else:
                 decision = settle_change(change, seen)
         except PoisonRecord as error:

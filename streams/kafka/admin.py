@@ -19,7 +19,7 @@ from streams.kafka.client import REQUEST_SECONDS, KafkaAdmin, cluster_topics, in
 from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import follow, read_topic
 from streams.settings import KafkaSettings
-from streams.topics import Topic
+from streams.topics import UNCOMPACTED, Topic
 
 __all__ = [
     "Difference", "PartitionLag", "TopicPlan", "TopicState", "apply_topics", "check_topics", "delete_groups", "delete_topics",
@@ -208,6 +208,8 @@ def _differences(state: TopicState, wanted: Topic) -> Iterator[Difference]:
     if state.partitions != wanted.partitions:
         yield Difference(wanted.name, "partitions", str(state.partitions), str(wanted.partitions))
     for setting, value in wanted.config.items():
+        if setting == UNCOMPACTED:
+            continue
         found = state.config.get(setting)
         if found is None or not _serves(setting, found, value):
             yield Difference(wanted.name, setting, found if found is not None else "not set", value)

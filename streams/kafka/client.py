@@ -123,7 +123,7 @@ class KafkaProducer(Producer):  # type: ignore[misc]
 class KafkaConsumer(Consumer):  # type: ignore[misc]
     """A consumer that commits nothing by itself, with its reports. Make one with `make_consumer`."""
 
-    def __init__(self, settings: KafkaSettings, group: str) -> None:
+    def __init__(self, settings: KafkaSettings, group: str, fetch_bytes: int = BATCH_MAX_BYTES) -> None:
         self.settings, self.reports = settings, Reports()
         super().__init__(
             {
@@ -134,7 +134,7 @@ class KafkaConsumer(Consumer):  # type: ignore[misc]
                 "auto.offset.reset": "earliest",
                 "allow.auto.create.topics": False,
                 "enable.partition.eof": True,
-                "fetch.message.max.bytes": BATCH_MAX_BYTES,
+                "fetch.message.max.bytes": fetch_bytes,
                 "queued.max.messages.kbytes": 64 * 1024,
             }
         )
@@ -180,9 +180,11 @@ def make_producer(settings: KafkaSettings, delivery_seconds: float = 60.0) -> Ka
     return producer
 
 
-def make_consumer(settings: KafkaSettings, group: str = "docdelta-reader") -> KafkaConsumer:
+def make_consumer(
+    settings: KafkaSettings, group: str = "docdelta-reader", fetch_bytes: int = BATCH_MAX_BYTES
+) -> KafkaConsumer:
     """Return a consumer that commits nothing by itself. Partition ends are reported as events (`_PARTITION_EOF`)."""
-    consumer: KafkaConsumer = _made(KafkaConsumer, settings, group)
+    consumer: KafkaConsumer = _made(KafkaConsumer, settings, group, fetch_bytes)
     return consumer
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streams.errors import DocdeltaError, NotAuthorised, NotPrepared, NotReachable
-from streams.kafka.client import KafkaConsumer, in_words, make_consumer
+from streams.kafka.client import BATCH_MAX_BYTES, KafkaConsumer, in_words, make_consumer
 from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
 from streams.ports import InRecord
@@ -49,6 +49,15 @@ def read_span(settings: KafkaSettings, topic: str, partition: int, begin: int, e
     return list(_up_to(settings, topic, {partition: end}, None, {partition: begin}))
 
 
+def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> InRecord | None:
+    """Return the record that stands at an offset, or None where it is gone. A consumer of its own, for a few records: some 10 ms.
+
+    NotReachable when nothing comes for 30 s.
+    """
+    found = _up_to(settings, topic, {partition: offset + 1}, None, {partition: offset}, fetch_bytes=1)
+    return next((record for record in found if record.offset == offset), None)
+
+
 def read_partitions(
     settings: KafkaSettings, topic: str, ends: Mapping[int, int], begins: Mapping[int, int] | None = None
 ) -> Iterator[InRecord]:
@@ -57,12 +66,18 @@ def read_partitions(
 
 
 def _up_to(
-    settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None, begin: Mapping[int, int]
+    settings: KafkaSettings,
+    topic: str,
+    ends: dict[int, int],
+    key: bytes | None,
+    begin: Mapping[int, int],
+    fetch_bytes: int = BATCH_MAX_BYTES,
 ) -> Iterator[InRecord]:
+    """`fetch_bytes`: what is asked for at once of a partition; the first batch comes whole, however large it is."""
     unread = {partition for partition, end in ends.items() if end > begin.get(partition, 0)}
     if not unread:
         return
-    consumer = make_consumer(settings)
+    consumer = make_consumer(settings, fetch_bytes=fetch_bytes)
     try:
         consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0)) for partition in sorted(unread)])
         last_news = time.monotonic()

@@ -16,7 +16,7 @@ from streams.kafka.client import CONNECT_SECONDS, cluster_topics, make_admin, ma
 from streams.kafka.offsets import end_offsets, group_lag
 from streams.kafka.partitioner import partition_of
 from streams.kafka.produce import OutRecord, produce_all
-from streams.kafka.read import Follower, follow, read_topic
+from streams.kafka.read import Follower, follow, read_topic, record_at
 from streams.settings import KafkaSettings
 from streams.topics import MAX_RECORD_BYTES, Topic, TopicNames, batch_topics, shared_topics
 from tests.support.patience import PATIENCE
@@ -65,6 +65,17 @@ def test_deleting_topics_twice_is_as_good_as_once(any_broker, topic):
     for _ in range(2):
         topics.delete_topics(admin, [topic.name])
         assert topic.name not in cluster_topics(admin)
+
+
+def test_a_record_is_read_from_where_it_stands_and_none_from_where_nothing_does(any_broker, topic):
+    sent = [OutRecord(topic.name, b"key", b"%d" % number * 30_000, {"part": b"1"}) for number in range(3)]
+    produce_all(any_broker, sent)
+    (partition,) = {record.partition for record in read_topic(any_broker, topic.name)}
+    found = [record_at(any_broker, topic.name, partition, offset) for offset in range(3)]
+    assert [(each.offset, each.value, each.headers) for each in found if each] == [
+        (offset, record.value, record.headers) for offset, record in enumerate(sent)
+    ]
+    assert record_at(any_broker, topic.name, partition, 3) is None
 
 
 def test_every_record_is_confirmed_and_reads_back_in_order_per_key(any_broker, topic):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.codec import decode
+from schemas.codec import decode, encode
+from schemas.document_change import DocumentChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
 from streams.kafka.offsets import end_offsets
-from streams.kafka.read import Follower
+from streams.kafka.read import Follower, read_topic
 from streams.settings import KafkaSettings
 from tests.stack.rig import Rig, a_page, rig, upsert
 from tests.support.patience import PATIENCE
@@ -93,6 +94,7 @@ async def test_an_import_goes_on_when_a_worker_is_killed_and_another_comes(
         outcomes = await stack.outcomes([*(event["event_id"] for event in said["sent"]), *(edit.event_id for edit in edits)])
         assert {outcomes[edit.event_id].outcome for edit in edits} == {"indexed"}
         await _passed_on(stack)
+        await _ends_in_edits(stack, edits)
         letters = {letter.key: letter for letter in await stack.dead_letters()}
         assert len(letters) == 2, "the null, which has no revision, and what is no event"
 
@@ -103,6 +105,18 @@ async def test_an_import_goes_on_when_a_worker_is_killed_and_another_comes(
         for name in ("two", "three"):
             code = await stack.stop(name)
             assert code == 0, stack.log(name)[-3000:]
+
+
+async def _ends_in_edits(stack: Rig, edits: list[DocumentChange]) -> None:
+    """Wait until each edit is the last record of its document again, whatever was passed on behind it."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        records = await asyncio.to_thread(lambda: list(read_topic(stack.kafka, stack.settings.topics.documents)))
+        last = {record.key: record.value for record in records}
+        if all(last[document_key(edit.tenant_id, edit.document_id)] == encode(edit) for edit in edits):
+            return
+        assert asyncio.get_running_loop().time() < deadline, "compaction would keep what an edit has overtaken"
+        await asyncio.sleep(0.2)
 
 
 async def _passed_on(stack: Rig) -> None:

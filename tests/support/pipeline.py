@@ -22,6 +22,7 @@ from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.holding import Holding
 from streams.agents.index_changes import IndexerAgent
 from streams.agents.manifests import Manifests
+from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import Outbox
 from streams.controls.counts import Counts
@@ -120,7 +121,8 @@ class Pipeline:
             for stage in ("parser", "chunker", "indexer")
         }
         manifests = Manifests(self.table)
-        self.parser = ParserAgent(outboxes["parser"], self.seen, self._parse, _no_fetch, 1_000_000)
+        order = Order(self._recall, self._say)
+        self.parser = ParserAgent(outboxes["parser"], self.seen, self._parse, _no_fetch, 1_000_000, order=order)
         if self.breaker is not None:
             self.view = MemoryView(self.log, self.names.controls)
             self.view.look()
@@ -138,10 +140,23 @@ class Pipeline:
             raise PoisonRecord("unreadable markup")
         return parse_document(data, media_type, **about)
 
+    async def _recall(self, late: InRecord, offset: int) -> InRecord | None:
+        return next((record for record in self.log.topics[self.names.documents] if record.offset == offset), None)
+
+    async def _say(self, late: InRecord, value: bytes, headers: Mapping[str, bytes]) -> None:
+        self.send_raw(late.key, value, headers)
+
+    def compact(self) -> None:
+        """Keep only the last record of each key in [documents], as compaction may at any time; offsets stay."""
+        records = self.log.topics[self.names.documents]
+        last = {record.key: record.offset for record in records}
+        records[:] = [record for record in records if last[record.key] == record.offset]
+
     def send_raw(self, key: bytes | None, value: bytes | None, headers: Mapping[str, bytes] | None = None) -> None:
         """Append any record to [documents]."""
         topic = self.log.topics[self.names.documents]
-        topic.append(InRecord(self.names.documents, 0, len(topic), key, value, headers or {}))
+        offset = topic[-1].offset + 1 if topic else 0
+        topic.append(InRecord(self.names.documents, 0, offset, key, value, headers or {}))
 
     def send(self, document: str, revision: int, text: str | None, tenant: str = "A", **fields: Any) -> None:
         """Append a revision in Markdown, or an end (`text` None)."""
@@ -173,7 +188,7 @@ class Pipeline:
         await self.index.ensure_collection(self.batch, spec)
 
     async def _each(self, topic: str, handle: Any) -> None:
-        for record in self.log.topics[topic][self.positions.get(topic, 0) :]:
+        while record := next((each for each in self.log.topics[topic] if each.offset >= self.positions.get(topic, 0)), None):
             await handle(record)
             self.positions[topic] = record.offset + 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.kafka.admin import Difference, PartitionLag, TopicState, plan_topics
-from streams.topics import FRAME_BYTES, MAX_EVENT_BYTES, Topic, TopicNames, batch_topics, shared_topics
+from streams.topics import FRAME_BYTES, MAX_EVENT_BYTES, UNCOMPACTED, Topic, TopicNames, batch_topics, shared_topics
 
 COMPACTED = Topic("docs", 8, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
 KEPT = Topic("log", 8, {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": "1000"})
@@ -73,6 +73,14 @@ def test_a_plan_prints_itself():
 def test_topics_leave_room_for_the_frame_around_the_largest_event():
     documents = shared_topics(TopicNames("x"), 8)[0]
     assert int(documents.config["max.message.bytes"]) == MAX_EVENT_BYTES + FRAME_BYTES
+
+
+def test_what_others_write_stays_uncompacted_for_a_while_and_a_topic_made_without_that_is_taken() -> None:
+    made = {topic.name: topic for topic in shared_topics(TopicNames("x"), 8)}
+    assert {name for name, topic in made.items() if UNCOMPACTED in topic.config} == {"x.documents", "x.bulk"}
+    documents = made["x.documents"]
+    before = TopicState(documents.name, 8, {name: value for name, value in documents.config.items() if name != UNCOMPACTED})
+    assert plan_topics({documents.name: before}, [documents]).unchanged == (documents.name,)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from streams.agents.holding import Event as AtTheDoor
 from streams.agents.holding import Holding, Keep
+from streams.agents.order import says
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import About
 from streams.controls.counts import Counts
@@ -199,14 +200,25 @@ class DoorSimulation(Simulation):
             self._events = tuple(event for event in self._events if not self._was_dropped(event))
         return False
 
+    @property
+    def _is_ordered(self) -> bool:
+        """With rejections, which delete came last is only told by the parser's rows: `_left`."""
+        return not self.rejects
+
     def _left(self) -> list[str]:
-        """Return marks of held events that are held no more."""
+        """Return marks of held events that are held no more, and documents that end in the log otherwise than in their row."""
         rows = [
             (key, Seen.from_bytes(value))
             for number in range(self.world.partitions)
             for key, value in self.world.recovered_table("parser", number).items()
         ]
-        return [f"{key.decode()}: marked as held, and nothing is" for key, row in rows if row.held is not None]
+        last = {record.key: record.value for record in self.world.records(NAMES.documents)}
+        found = [f"{key.decode()}: marked as held, and nothing is" for key, row in rows if row.held is not None]
+        return found + [
+            f"{key.decode()}: [documents] ends in {last[key]!r}, the parser remembers {row}"
+            for key, row in rows
+            if row.known is not None and not says(last[key] or b"", row)
+        ]
 
     def _was_dropped(self, event: Event) -> bool:
         """Return whether a delete never went on: dropped, or overtaken while it was held. Only where there were rejections."""

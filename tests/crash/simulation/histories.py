@@ -97,7 +97,8 @@ class History:
     commands: tuple[Command, ...] = ()
     """With a rollout a second batch is built beside the first; both must come to their oracle."""
     compaction: bool = False
-    """[parsed] is compacted now and then: a build sees no more than the newest of what stood before."""
+    """[documents] and [parsed] are compacted now and then: a build sees no more than the newest of what stood before, and the
+    newest event of a document is gone where an older one stood behind it."""
     repaired: bool = False
     """More is lost than anybody could mend alone. What is held against the oracle is the end of every document being sent again
     with `reindex`, after all that could go wrong has."""
@@ -131,7 +132,7 @@ def history_of(seed: int, longest: int = 14) -> History:
 
 
 def _unusual(history: History, dice: random.Random) -> History:
-    """Return one history of five with a rollout, one of twelve with losses that only a repair mends."""
+    """Return one history of five with a rollout, one of twelve with losses that only a repair mends, three with compaction."""
     roll = dice.random()
     if roll < 0.2:
         faults = history.faults | ({"kill_command"} if dice.random() < 0.6 else set())
@@ -142,7 +143,7 @@ def _unusual(history: History, dice: random.Random) -> History:
         losses = dice.choice((("lose_manifests", "zombie"), ("lose_manifests", "lose_seen"), ("lose_seen", "zombie")))
         faults = history.faults | set(losses)
         history = replace(history, faults=faults, fault_limit=max(history.fault_limit, 3), repaired=True)
-    return history
+    return replace(history, compaction=True) if roll > 0.7 else history
 
 
 def _commands(dice: random.Random, events: int) -> tuple[Command, ...]:

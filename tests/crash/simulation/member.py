@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,7 @@ from chunking.document import Document
 from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
+from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
 from streams.agents.recheck import recheck, recheck_seen
 from streams.agents.refusals import Outbox
@@ -57,6 +58,7 @@ class Parts:
     begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
     builds_from_the_beginning: bool = True
     waits_for_the_build: bool = True
+    order: Callable[[Member], Order | None] = lambda member: order_of(member)
 
 
 class Caller(Protocol):
@@ -99,7 +101,8 @@ class Member:
         keyed = self.parts.keyed or KeyedRunner
         self.manifests = Manifests(table)
         if self.group == PARSER:
-            parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2)
+            order = self.parts.order(self)
+            parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2, order=order)
             self.runners = [keyed(self, NAMES.documents, parser.handle)]
             return
         embedder, index, counter, batch = Embedder(self), IndexPort(self), documents.token_counter(), BATCHES[self.group]
@@ -303,6 +306,28 @@ class BatchRunner(Runner):
         self.member.note(self.member, f"takes {self.topic}@{slots[0].record.offset}..{slots[-1].record.offset}")
         task = self.member.start(self._work(slots, [slot.record for slot in slots]))
         self.groups.append((task, {slot.record.key for slot in slots}))
+
+
+def order_of(member: Member) -> Order:
+    """Return the parser's way to say the newest event of a document again."""
+    world = member.world
+
+    async def recall(late: InRecord, offset: int) -> InRecord | None:
+        def read() -> InRecord | None:
+            there = (late.topic, late.partition, offset) not in world.gone
+            return world.logs[late.topic, late.partition][offset] if there else None
+
+        found: InRecord | None = await member.perform("read", f"read {late.topic}@{offset} again", read)
+        return found
+
+    async def say(late: InRecord, value: bytes, headers: Mapping[str, bytes]) -> None:
+        await member.perform(
+            "publish",
+            f"publish {late.topic} again, behind @{late.offset}: {_short(value)}",
+            lambda: world.append(late.topic, late.key, value, headers),
+        )
+
+    return Order(recall, say)
 
 
 class Log:

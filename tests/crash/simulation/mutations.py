@@ -8,18 +8,22 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from schemas.chunk_changes import ChunkRecord
+from schemas.document_change import AGAIN, DocumentChange
 from schemas.parsed_document import ParsedDocument
 from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender
+from streams.agents.order import Order
+from streams.agents.parse_document import ParserAgent
 from streams.batches.ledger import Clerk, Ledger
 from streams.batches.switch import SwitchPlan
 from streams.errors import Stopping, Unavailable
 from streams.ports import IndexPlan, InRecord, VectorIndex
 from streams.steps.plan_changes import Planned
 from streams.steps.plan_index import still_wanted
+from streams.steps.settle_change import Seen
 from tests.crash.simulation.campaign import only
 from tests.crash.simulation.histories import History
-from tests.crash.simulation.member import KeyedRunner, Log, Member, Parts, Table
+from tests.crash.simulation.member import KeyedRunner, Log, Member, Parts, Table, order_of
 from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.world import Index
 
@@ -30,6 +34,27 @@ class TableFirst(ChunkerAgent):
     async def _publish(self, key: bytes, parsed: ParsedDocument, planned: Planned) -> None:
         await self.outbox.patience.hold(lambda: self.manifests.put(key, planned.manifest), "saving the manifest")
         await ChunkerAgent._publish(self, key, parsed, planned)
+
+
+class BelievesWhatItSaid(ParserAgent):
+    """Takes what was said again for the last word, though a newer event may have come between."""
+
+    async def _keep_order(self, record: InRecord, change: DocumentChange | None) -> None:
+        if AGAIN not in record.headers:
+            await ParserAgent._keep_order(self, record, change)
+
+
+class EndsStayLost(Order):
+    """Says upserts again, and no deletes."""
+
+    async def say_newest(self, late: InRecord, row: Seen) -> None:
+        if not row.deleted:
+            await Order.say_newest(self, late, row)
+
+
+def _ends_stay_lost(member: Member) -> Order:
+    order = order_of(member)
+    return EndsStayLost(order.recall, order.say)
 
 
 class ForgetsEnds(ChunkerAgent):
@@ -226,6 +251,9 @@ def _repaired(history: History) -> bool:
 
 
 MUTATIONS: Mapping[str, Mutation] = {
+    "late-events-stay-last": Mutation(Parts(order=lambda member: None)),
+    "what-was-said-again-is-taken-for-the-last-word": Mutation(Parts(parser=BelievesWhatItSaid)),
+    "an-end-is-not-said-again": Mutation(Parts(order=_ends_stay_lost)),
     "table-before-outputs": Mutation(Parts(chunker=TableFirst)),
     "outputs-not-awaited": Mutation(Parts(log=UnawaitedLog)),
     "table-not-awaited": Mutation(Parts(table=UnawaitedTable)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -13,13 +13,14 @@ from chunking.chunk import Chunk
 from chunking.chunker import Provenance, chunk
 from chunking.document import DocumentKey
 from chunking.manifest import Manifest
-from schemas.codec import decode
+from schemas.codec import UndecodableRecord, decode
 from schemas.dead_letter import DeadLetter
+from schemas.document_change import DocumentChange
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import split_document_key
 from tests.crash.simulation import documents
-from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, Event
+from tests.crash.simulation.histories import TITLES, UNEMBEDDABLE, UNREADABLE, Event
 from tests.crash.simulation.world import ALIAS, NAMES, Index, SimulatedBatch, World
 
 Content = tuple[tuple[str, ...], str]
@@ -97,15 +98,16 @@ def clean_build(batch: SimulatedBatch, key: bytes, content: Content) -> tuple[Ch
     return chunk(document, Provenance(DocumentKey(tenant, name), 0, title=title), batch.policy, documents.token_counter())
 
 
-def complaints(world: World, events: tuple[Event, ...], repaired: bool = False) -> list[str]:
+def complaints(world: World, events: tuple[Event, ...], repaired: bool = False, ordered: bool = True) -> list[str]:
     """Return what is wrong with a drained world, one line each; nothing when it is as it must be.
 
-    repaired: only the last of the events, one a document, are held against it.
+    repaired: only the last of the events, one a document, are held against it. ordered: [documents] must end in the newest of each.
     """
     if not repaired:
         events = _named(world, events)
     verdicts = judge(events)
     found = _outcomes(world, verdicts)
+    found += _order(world, verdicts) if ordered else []
     for batch in world.live:
         points = set(world.indexes[batch.name].points)
         for key in {event.key for event in events}:
@@ -121,14 +123,39 @@ def complaints(world: World, events: tuple[Event, ...], repaired: bool = False) 
 
 def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
     """Return the events, those that can't carry an id under the place of their record."""
-    lengths: Counter[int] = Counter()
     named = []
-    for event in events:
-        partition = world.partition_of(event.key)
-        place = f"{NAMES.documents}-{partition}-{lengths[partition]}"
-        lengths[partition] += 1
+    for event, record in zip(events, world.produced, strict=False):
+        place = f"{record.topic}-{record.partition}-{record.offset}"
         named.append(replace(event, event_id=place) if event.kind == "null" else event)
     return tuple(named)
+
+
+def _order(world: World, verdicts: Verdicts) -> list[str]:
+    """Return the documents of which compaction would leave something else in [documents] than their newest revision."""
+    last = {record.key: record for record in world.records(NAMES.documents)}
+    found = []
+    for key, expected in verdicts.documents.items():
+        record = last[key]
+        event = event_of(record.key, record.value)
+        said: object = "deleted" if event.kind in ("delete", "null") else (event.paragraphs, event.title)
+        right = event.kind == "null" or event.revision == expected.revision
+        if event.kind == "garbage" or said != expected.said or not right:
+            found.append(f"{(key or b'').decode()}: [documents] ends in {event}, not in r{expected.revision}")
+    return found
+
+
+def event_of(key: bytes | None, value: bytes | None) -> Event:
+    """Return what a record of [documents] says, as the event that it was."""
+    tenant, name = split_document_key(key or b"")
+    if value is None:
+        return Event("null", tenant, name)
+    try:
+        change = decode(value, DocumentChange)
+    except UndecodableRecord:
+        return Event("garbage", tenant, name)
+    text = (change.content.text or "") if change.content is not None else ""
+    paragraphs = tuple(text.split("\n\n")) if text else ()
+    return Event(change.op, tenant, name, change.revision, paragraphs, change.title or TITLES[0], change.event_id, change.reindex)
 
 
 def document_complaints(world: World, batch: SimulatedBatch, key: bytes, expected: Expected) -> list[str]:

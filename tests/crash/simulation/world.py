@@ -12,6 +12,7 @@ from typing import Any
 from chunking.policy import ChunkPolicy
 from schemas.batch import LIVE_STATES
 from schemas.codec import encode
+from schemas.document_change import AGAIN
 from streams.batches.ledger import Ledger
 from streams.batches.record import batch_record
 from streams.index.points import patch_of
@@ -159,6 +160,8 @@ class World:
     """Documents that were settled when the build began, and their records in [documents] then."""
     gone: set[tuple[str, int, int]] = field(default_factory=set)
     """(topic, partition, offset) of records that compaction has removed."""
+    produced: list[InRecord] = field(default_factory=list)
+    """Records that the history's events became, in their order."""
 
     def __post_init__(self) -> None:
         self.indexes = {name: self.make_index() for name in BATCHES}
@@ -178,17 +181,18 @@ class World:
         """Return the batches that workers host, oldest first."""
         return [BATCHES[batch.batch] for batch in self.ledger.in_order() if batch.state in LIVE_STATES]
 
-    def compact(self, topic: str, partition: int, end: int) -> None:
-        """Remove records before `end` that a later one of their key makes needless."""
-        newest = {record.key: record.offset for record in self.logs[topic, partition]}
-        self.gone |= {(topic, partition, r.offset) for r in self.logs[topic, partition][:end] if newest[r.key] != r.offset}
+    def compact(self, topic: str, partition: int, end: int, looks_until: int | None = None) -> None:
+        """Remove records before `end` that a later one of their key, before `looks_until`, makes needless."""
+        log = self.logs[topic, partition]
+        newest = {record.key: record.offset for record in log[:looks_until]}
+        self.gone |= {(topic, partition, r.offset) for r in log[:end] if newest[r.key] != r.offset}
 
     def settled_documents(self) -> dict[bytes, int]:
         """Return the keys whose records the parser is past, and how many there are."""
         counts: dict[bytes, int] = defaultdict(int)
         waiting = set()
         for record in self.records(NAMES.documents):
-            counts[record.key or b""] += 1
+            counts[record.key or b""] += AGAIN not in record.headers
             if record.offset >= self.committed[PARSER, NAMES.documents, record.partition]:
                 waiting.add(record.key)
         return {key: count for key, count in counts.items() if key not in waiting}
@@ -201,11 +205,11 @@ class World:
         """Return the partition of a key, the same in every topic."""
         return zlib.crc32(key or b"") % self.partitions
 
-    def append(self, topic: str, key: bytes | None, value: bytes | None) -> InRecord:
+    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: Mapping[str, bytes] | None = None) -> InRecord:
         """Put a record at the end of its log."""
         partition = self.partition_of(key)
         log = self.logs[topic, partition]
-        record = InRecord(topic, partition, len(log), key, value)
+        record = InRecord(topic, partition, len(log), key, value, headers or {})
         log.append(record)
         return record
 
