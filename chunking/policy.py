@@ -19,13 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from chunking.document import Document
 from chunking.identity import RECIPES
+from chunking.policy_error import PolicyError as PolicyError
 from chunking.strategies import STRATEGIES
 from chunking.strategies.base import Strategy
 from chunking.yaml_text import YamlFault, read_yaml
-
-
-class PolicyError(ValueError):
-    """The policy can't be used. The message names file, line and field, and says what to do."""
 
 
 class _Closed(BaseModel):

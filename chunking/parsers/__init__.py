@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from chunking.document import BlockKind, Document
+from chunking.media_types import SUFFIXES
 from chunking.parsers.base import Parsed, Parser, UnreadableMarkup, UnsupportedMediaType
 from chunking.parsers.html import HTML
 from chunking.parsers.markdown import MARKDOWN
@@ -28,17 +29,6 @@ PARSERS: dict[str, Parser] = {
     "text/html": HTML,
     "application/xhtml+xml": HTML,
     "text/plain": PLAIN_TEXT,
-}
-
-_SUFFIXES = {
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".mdx": "text/markdown",
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".xhtml": "application/xhtml+xml",
-    ".txt": "text/plain",
-    ".text": "text/plain",
 }
 
 
@@ -83,10 +73,10 @@ def parser_of(media_type: str) -> Parser:
 def media_type_of(path: str | PurePath) -> str:
     """Return the media type that a file's suffix stands for. Raises UnsupportedMediaType for others."""
     suffix = PurePath(path).suffix.lower()
-    if suffix not in _SUFFIXES:
-        known = ", ".join(_SUFFIXES)
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
         raise UnsupportedMediaType(f"file suffix {suffix or '(none)'!r} of {PurePath(path).name!r}: use one of {known}")
-    return _SUFFIXES[suffix]
+    return SUFFIXES[suffix]
 
 
 def _split_media_type(media_type: str) -> tuple[str, dict[str, str]]:

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from chunking.chunk import Chunk
 from streams.cli import options
-from streams.cli.output import note, print_json_line, stdout, table
+from streams.cli.files import FileFacts
+from streams.cli.output import note, one_line, print_json_line, stdout, table
 from streams.cli.policies import DEFAULT_POLICY, read_policy
-from streams.cli.preview import PREVIEW_TENANT, FileFacts, chunk_json, chunks_of, one_line, read_document
+from streams.cli.preview import PREVIEW_TENANT, chunk_json, chunks_of, read_document
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 """Colours of sections, in turn."""

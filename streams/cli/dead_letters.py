@@ -14,8 +14,7 @@ from streams.cli import options
 from streams.cli.batch_commands import DryRun, Yes, confirmed, die_as_told
 from streams.cli.documents_named import moment, plain
 from streams.cli.exits import FAILED, OK
-from streams.cli.output import note, print_json, progress_bar, say, stderr, stdout, table
-from streams.cli.preview import one_line
+from streams.cli.output import note, one_line, print_json, progress_bar, say, stderr, stdout, table
 from streams.errors import UsageError
 from streams.repair.dead_letters import FoundLetter, drop, find_letter, list_letters, named, read_letters, replay
 from streams.repair.letters import Letter, LetterState, Wanted

@@ -30,8 +30,6 @@ def delete(
 
     Example:  docdelta delete policy-refund --tenant acme
     """
-    from streams.connectors.sender import KafkaSender
-
     invocation = options.invocation(context)
     owner = tenant_of(tenant, invocation)
     number = revision_now() if revision is None else revision
@@ -49,6 +47,8 @@ def delete(
         )
         for document_id in dict.fromkeys(documents)
     ]
+    from streams.connectors.sender import KafkaSender  # a client of the broker: not before all that was given is checked
+
     settings = invocation.settings()
     telemetry.begin(settings.otel.endpoint, "docdelta-cli")
     return FAILED if send_all(changes, KafkaSender(settings.kafka), json) else OK

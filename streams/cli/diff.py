@@ -13,9 +13,10 @@ from chunking.diff import Delta
 from chunking.diff import diff as diff_chunks
 from chunking.passage import Role
 from streams.cli import options
-from streams.cli.output import note, print_json, stdout, table
+from streams.cli.files import FileFacts
+from streams.cli.output import note, one_line, print_json, stdout, table
 from streams.cli.policies import DEFAULT_POLICY, read_policy
-from streams.cli.preview import PREVIEW_TENANT, FileFacts, chunks_of, one_line, read_document
+from streams.cli.preview import PREVIEW_TENANT, chunks_of, read_document
 
 
 def diff(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from streams.cli import options
-from streams.cli.output import note, print_json, progress_bar, say, stdout, table
-from streams.cli.preview import one_line
+from streams.cli.output import note, one_line, print_json, progress_bar, say, stdout, table
 from streams.cli.reading_index import reading_index
 from streams.errors import UsageError
 from streams.settings import Settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chunking.policy import PolicyError
+from chunking.policy_error import PolicyError
 from streams.errors import DocdeltaError, InvariantBroken, PoisonRecord, Unavailable, UsageError
 
 OK = 0

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -117,3 +118,11 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Bar]:
         yield Bar(progress, description, total)
     finally:
         progress.stop()
+
+
+def one_line(text: str, width: int = 60) -> str:
+    """Return the beginning of a text on one line of at most `width` terminal cells, for a table."""
+    flat = " ".join(text[: 4 * width].split())
+    if cell_len(flat) <= width:
+        return flat
+    return set_cell_size(flat, width - 1).rstrip() + "…"

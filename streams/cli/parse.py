@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from streams.cli import options
-from streams.cli.output import note, print_json, stdout, table
-from streams.cli.preview import FileFacts, block_json, one_line, read_document
+from streams.cli.files import FileFacts
+from streams.cli.output import note, one_line, print_json, stdout, table
+from streams.cli.preview import block_json, read_document
 
 
 def parse(

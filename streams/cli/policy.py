@@ -14,9 +14,10 @@ from chunking.passage import Role
 from chunking.policy import ChunkPolicy, Rule, When
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
-from streams.cli.output import note, print_json, say, stdout, table
+from streams.cli.files import FileFacts
+from streams.cli.output import note, one_line, print_json, say, stdout, table
 from streams.cli.policies import read_policy
-from streams.cli.preview import PREVIEW_TENANT, FileFacts, chunks_of, one_line, read_document
+from streams.cli.preview import PREVIEW_TENANT, chunks_of, read_document
 
 HELP = """Check a policy, and see what it does to a document and why. Needs no broker and no model.
 

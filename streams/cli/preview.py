@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from rich.cells import cell_len, set_cell_size
 
 from chunking.chunk import Chunk
 from chunking.chunker import Provenance, TooManyChunks
@@ -15,40 +12,10 @@ from chunking.chunker import chunk as chunk_document
 from chunking.document import Block, Document, DocumentKey
 from chunking.policy import ChunkPolicy
 from streams.cli.exits import Failed
-from streams.connectors.directory import media_type_of
+from streams.cli.files import FileFacts, known_media_type, read_bytes
 from streams.errors import UsageError
 
 PREVIEW_TENANT = "preview"
-
-
-@dataclass(frozen=True, slots=True)
-class FileFacts:
-    """What is said about a file on the command line. Empty: not said."""
-
-    media_type: str = ""
-    title: str = ""
-    language: str = ""
-    kind: str = ""
-    labels: tuple[str, ...] = ()
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file. Raises UsageError naming it."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file") from error
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from error
-
-
-def known_media_type(path: Path, given: str = "") -> str:
-    """Return the media type of a file: the one given, or by its name. Raises UsageError where no parser reads it."""
-    media_type = given or media_type_of(path)
-    if not media_type:
-        types = "text/markdown, text/html, text/plain"
-        raise UsageError(f"{path}: no parser reads a file of this name; say what it is with --media-type ({types})")
-    return media_type
 
 
 def read_document(path: Path, facts: FileFacts) -> Document:
@@ -125,11 +92,3 @@ def block_json(document: Document, block: Block) -> dict[str, Any]:
         "page": block.page,
         "attributes": dict(block.attributes),
     }
-
-
-def one_line(text: str, width: int = 60) -> str:
-    """Return the beginning of a text on one line of at most `width` terminal cells, for a table."""
-    flat = " ".join(text[: 4 * width].split())
-    if cell_len(flat) <= width:
-        return flat
-    return set_cell_size(flat, width - 1).rstrip() + "…"

@@ -16,7 +16,7 @@ from schemas.document_change import DocumentChange
 from streams import telemetry
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
-from streams.cli.preview import FileFacts, known_media_type, read_bytes
+from streams.cli.files import FileFacts, known_media_type, read_bytes
 from streams.cli.sending import checked, revision_now, send_all, tenant_of
 from streams.connectors.content import change_of, content_of, fits, reference_to, too_large
 from streams.errors import UsageError
@@ -52,8 +52,6 @@ def put(
 
     Example:  docdelta put docs/*.md --tenant acme --language zh-CN
     """
-    from streams.connectors.sender import KafkaSender
-
     invocation = options.invocation(context)
     owner = tenant_of(tenant, invocation)
     if document_id is not None and len(files) > 1:
@@ -64,6 +62,8 @@ def put(
     ids = [default_id(path) if document_id is None else document_id for path in files]
     changes = [_change(path, owner, each, number, facts, source_uri, ref) for path, each in zip(files, ids, strict=True)]
     _refuse_twins(changes)
+    from streams.connectors.sender import KafkaSender  # a client of the broker: not before all that was given is checked
+
     settings = invocation.settings()
     telemetry.begin(settings.otel.endpoint, "docdelta-cli")
     return FAILED if send_all(changes, KafkaSender(settings.kafka), json) else OK

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from streams.cli import options
-from streams.cli.output import note, print_json, say, stderr
-from streams.cli.preview import one_line
+from streams.cli.output import note, one_line, print_json, say, stderr
 from streams.cli.reading_index import reading_index
 from streams.cli.sending import tenant_of
 from streams.reading.search import Found, Question

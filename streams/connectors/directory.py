@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from chunking.media_types import SUFFIXES
 from schemas.document_change import DocumentChange
 from schemas.record import DocumentId, TenantId
 from streams.connectors.base import ChangeSender
@@ -235,12 +236,7 @@ class DirectoryConnector:
 
 def media_type_of(path: Path) -> str | None:
     """Return the media type of a file by its name, or None where no parser reads it."""
-    from chunking.parsers import media_type_of as by_name
-
-    try:
-        return by_name(path.name) or None
-    except (KeyError, ValueError, LookupError):
-        return None
+    return SUFFIXES.get(path.suffix.lower())
 
 
 def _walk(root: Path, unreadable: list[str]) -> Iterator[Path]:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from pydantic import BaseModel, ValidationError
-from qdrant_client import models
 
 from streams.errors import NotReachable, UsageError
+from streams.index.client import models
 from streams.index.qdrant import QdrantIndex
 from streams.index.qdrant_errors import KNOWN, status_of, words_of
 from streams.index.qdrant_local import LocalStore

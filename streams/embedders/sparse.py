@@ -15,8 +15,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import rjieba
-
 from chunking.policy import Sparse
 from streams.errors import NotPrepared
 from streams.ports import SparseEmbedder, SparseVector
@@ -27,6 +25,8 @@ def words_of(text: str) -> list[str]:
 
     This is ``rjieba/1`` of `Sparse.words`: a change here, or another release of rjieba, is another name there.
     """
+    import rjieba  # a dictionary to load, for policies with `sparse` alone
+
     folded = unicodedata.normalize("NFKC", text).casefold()
     return [word for word in rjieba.cut_for_search(folded) if not word.isspace()]
 

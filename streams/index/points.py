@@ -16,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 from pydantic import BaseModel
-from qdrant_client import models
 
 from chunking.identity import point_id
 from schemas.record import REVISION_LIMIT
 from streams.errors import InvariantBroken, PoisonRecord
+from streams.index.client import models
 from streams.index.marks import marks_of
 from streams.ports import CollectionSpec, IndexPlan, NewPoint, SparseVector, Vector
 

@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from qdrant_client import models
 
 from chunking.identity import point_id
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
+from streams.index.client import models
 from streams.index.marks import BUCKET, DIGEST, unmarked
 from streams.index.points import DENSE, REQUEST_BYTES, REQUEST_POINTS, SPARSE, checked, operations_of, requests_of
 from streams.index.qdrant_errors import KNOWN, status_of, translated

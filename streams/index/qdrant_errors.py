@@ -21,11 +21,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
-
 from streams import metrics, telemetry
 from streams.errors import DocdeltaError, InvariantBroken, NotAuthorised, NotPrepared, PoisonRecord, Unavailable
+from streams.index.client import (
+    ApiException,
+    QdrantException,
+    ResourceExhaustedResponse,
+    ResponseHandlingException,
+    UnexpectedResponse,
+)
 
 KNOWN = (ApiException, QdrantException, sqlite3.Error, OSError, ValueError, KeyError, RuntimeError, AssertionError)
 _NO_ANSWER = (ApiException, QdrantException, json.JSONDecodeError, UnicodeDecodeError, AssertionError)

@@ -17,11 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qdrant_client import QdrantClient, models
-from qdrant_client.hybrid.fusion import reciprocal_rank_fusion
-from qdrant_client.local.payload_filters import check_filter
-
 from streams.errors import NotPrepared
+from streams.index.client import QdrantClient, check_filter, models, reciprocal_rank_fusion
 from streams.index.document_map import DocumentMap
 from streams.index.marks import BUCKET, DIGEST, MARKS
 from streams.index.points import DENSE, SPARSE

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
-from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.http.exceptions import UnexpectedResponse
 
+from streams.index.client import AsyncQdrantClient, UnexpectedResponse, models
 from streams.index.points import DENSE, SPARSE
 from streams.index.qdrant_errors import in_qdrants_words
 from streams.index.qdrant_rest import Rest, record

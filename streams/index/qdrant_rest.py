@@ -13,10 +13,8 @@ from urllib.parse import quote
 import aiohttp
 import httpx
 import orjson
-from qdrant_client import models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
+from streams.index.client import ResourceExhaustedResponse, ResponseHandlingException, UnexpectedResponse, models
 from streams.index.points import wire
 
 CONNECTIONS = 128

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qdrant_client import models
-
+from streams.index.client import models
 from streams.ports import Fusion, Hit, Query
 
 _SMALLEST_WEIGHT = 1e-6

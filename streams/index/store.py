@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from qdrant_client import models
-
+from streams.index.client import models
 from streams.ports import Query, Readiness, Vector
 
 

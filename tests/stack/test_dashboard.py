@@ -21,7 +21,7 @@ import pytest
 from chunking.policy import load_policy
 from schemas.codec import encode
 from schemas.receipt import Receipt
-from streams.cli.dev import dashboard_of
+from streams.cli.dev_session import dashboard_of
 from streams.embedded.stack import EmbeddedStack, ReceiptBook
 from streams.kafka.produce import OutRecord, produce_all
 from streams.settings import DashboardSettings, EmbedderSettings, KafkaSettings, Settings

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from streams.cli.dev import _Dev
+from streams.cli.dev_session import DevSession
 from streams.connectors.directory import DirectoryConnector
 
 
-class Looks(_Dev):
+class Looks(DevSession):
     """Only the watching half: notes what each sync would have seen."""
 
     def __init__(self, root: Path) -> None:
