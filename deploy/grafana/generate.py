@@ -142,7 +142,7 @@ LAG = Dashboard(
                 ("sum(increase(docdelta_order_mended_total[5m]))", "in 5 minutes"),
                 ("sum(increase(docdelta_order_lost_total[5m]))", "gone from the log before"),
             ),
-            about="A late event stands last in [documents]; compaction would keep it. What was gone before, its source must send again.",
+            about="A late event stands last in [documents], and compaction would keep that. What was gone must be sent again.",
         ),
         Panel("From a stage's input to the end of its work", quantiles("docdelta_stage_seconds", "stage"), "s"),
         Panel("Canary age", (("min by (tenant) (docdelta_canary_age_seconds)", "{{tenant}}"),), "s"),
