@@ -86,7 +86,7 @@ class Canary:
         if not self.is_ours():
             return False
         change = canary(self.tenant, self.clock())
-        record = OutRecord(self.settings.topics.documents, document_key(self.tenant, DOCUMENT), encode(change))
+        record = OutRecord(self.settings.topics.documents, document_key(self.tenant, DOCUMENT), encode(change), sends="canary")
         try:
             await in_daemon_thread(partial(produce_all, self.settings.kafka, [record]), "writes the canary")
         except Exception as error:  # noqa: BLE001 - the probe must not take the worker down

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from streams import telemetry
 from streams.agents.refusals import Clock, Outbox
 from streams.faustio.app import SafeApp, make_app, raw_topic
 from streams.faustio.delivery import deliver
@@ -42,7 +43,7 @@ def build_feeder_app(settings: Settings, served: Callable[[], str | None], now: 
     app.conf.broker_commit_interval = COMMIT_SECONDS
 
     async def forward(record: InRecord, mark: bytes) -> None:
-        headers = [*((name, value) for name, value in record.headers.items() if name != HEADER), (HEADER, mark)]
+        headers = [*{**record.headers, **telemetry.headers_of(record.key), HEADER: mark}.items()]
         limit = MAX_EVENT_BYTES + FRAME_BYTES
         await deliver(app, topics.documents, record.key, record.value, limit=limit, headers=headers)
 

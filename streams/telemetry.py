@@ -84,20 +84,26 @@ def end() -> None:
         last.join(END_SECONDS)
 
 
-def sending(topic: str, tenant: str, document: str, op: str) -> tuple[dict[str, bytes], Callable[[str], None]]:
-    """Return the headers of an event about to be sent, and what to call once: with "" when the broker has it, or the error."""
-    tracing = _tracing
+def sending(
+    topic: str, tenant: str, document: str, op: str, brought: Mapping[str, bytes] | None = None
+) -> tuple[dict[str, bytes], Callable[[str], None]]:
+    """Return the headers of an event about to be sent, and what to call once: with "" when the broker has it, or the error.
+
+    brought: headers that it has already. A trace among them is the span's parent, and gives way to the span; off, all stay.
+    """
+    tracing, brought = _tracing, brought or {}
     if tracing is None:
-        return {}, lambda error: None
+        return dict(brought), lambda error: None
     attributes = {"messaging.system": "kafka", "messaging.destination.name": topic, **_names(tenant, document), "docdelta.op": op}
-    span = tracing.tracer.start_span(f"send {op}", kind=tracing.api.SpanKind.PRODUCER, attributes=attributes)
+    kind, parent = tracing.api.SpanKind.PRODUCER, _parent(tracing, brought)
+    span = tracing.tracer.start_span(f"send {op}", context=parent, kind=kind, attributes=attributes)
 
     def finish(error: str) -> None:
         if error:
             span.set_status(tracing.api.StatusCode.ERROR, error)
         span.end()
 
-    return _headers(tracing, span), finish
+    return {**brought, **_headers(tracing, span)}, finish
 
 
 @contextmanager
@@ -110,11 +116,8 @@ def stage(name: str, group: str, records: Iterable[Traced]) -> Iterator[None]:
     kind = tracing.api.SpanKind.CONSUMER
     made = []
     for key, headers, place in records:
-        carrier = {
-            header: headers[header].decode("ascii", "replace") for header in ("traceparent", "tracestate") if header in headers
-        }
         attributes = {"messaging.system": "kafka", "messaging.consumer.group.name": group, **place, **_names_of(key)}
-        parent = tracing.w3c.extract(carrier)
+        parent = _parent(tracing, headers)
         made.append(_Own(key, tracing.tracer.start_span(name, context=parent, kind=kind, attributes=attributes)))
     token = _own.set(tuple(made))
     try:
@@ -168,6 +171,12 @@ def _of_key(key: bytes | None) -> _Own | None:
     owned = _own.get()
     of_key = [own for own in owned if own.key == key] or (list(owned) if len(owned) == 1 else [])
     return of_key[-1] if of_key else None
+
+
+def _parent(tracing: _Tracing, headers: Mapping[str, bytes]) -> Any:
+    """Return the context of the trace that a record's headers bring; an empty one where they bring none."""
+    carrier = {name: headers[name].decode("ascii", "replace") for name in ("traceparent", "tracestate") if name in headers}
+    return tracing.w3c.extract(carrier)
 
 
 def _headers(tracing: _Tracing, span: Any) -> dict[str, bytes]:

@@ -139,5 +139,5 @@ def _send(plan: RepairPlan, settings: Settings, run: str) -> int:
             event_id=f"audit-{run}-{document_key(tenant, document).hex()[:64]}",
             reindex=True,
         )
-        deletes.append(OutRecord(settings.topics.documents, key, encode(change)))
+        deletes.append(OutRecord(settings.topics.documents, key, encode(change), sends="repair"))
     return sent + (produce_all(settings.kafka, deletes) if deletes else 0)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from schemas.batch import BatchRecord
+from streams import telemetry
 from streams.audit.documents import compare_inventory, read_inventory
 from streams.audit.findings import EXAMPLES, MEANING, Finding, Report, in_order
 from streams.audit.repair import RepairPlan, plan_repair, repair
@@ -73,6 +74,7 @@ async def _audit(
         if mend and report.findings:
             manifests = {key: found for key in sources.manifests if (found := sources.manifest(key)) is not None}
             plan = plan_repair(report.findings, sources.newest, manifests)
+            telemetry.begin(site.settings.otel.endpoint, "docdelta-cli")
             await repair(plan, site.settings, site.index, batch.collection, run_name(time.time()))
     _tell(report, plan, json)
     return OK if report.clean else DRIFT

@@ -82,7 +82,7 @@ def _rule(context: typer.Context, tenant: str, verdict: Verdict, reason: str, ye
     from streams.controls.desk import desk_of
 
     die_as_told()
-    desk = desk_of(options.invocation(context).settings(), lambda: datetime.now(UTC))
+    desk = desk_of(options.invocation(context).settings_to_send(), lambda: datetime.now(UTC))
     plan = desk.plan(tenant, verdict, reason)
     say(str(plan))
     if dry_run:

@@ -52,7 +52,7 @@ def dashboard(
     from streams.kafka.client import cluster_topics, make_admin
     from streams.logs import configure_logs
 
-    settings = options.invocation(context).settings()
+    settings = options.invocation(context).settings_to_send()
     cluster_topics(make_admin(settings.kafka))  # a wrong address is told here, not on the page
     configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
     own = settings.dashboard

@@ -138,7 +138,7 @@ def replay_(
     Example:  docdelta dead-letters replay --tenant acme --error PoisonRecord --since 1d --yes
     """
     die_as_told()
-    settings = options.invocation(context).settings()
+    settings = options.invocation(context).settings_to_send()
     chosen = _chosen(settings, names, _wanted(tenant, document, stage, batch, error, since, "open"), all_, limit)
     if not dry_run and not confirmed(f"replay {len(chosen)} dead letters?", yes or len(names or ()) == 1 or not chosen):
         note(f"nothing is replayed of {len(chosen)} letters; say --yes to do it")

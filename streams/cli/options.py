@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from streams import telemetry
 from streams.settings import Settings, load_settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
@@ -43,6 +44,12 @@ class Invocation:
         from streams.embedded.dev_file import with_dev_file
 
         return with_dev_file(load_settings(self.config))
+
+    def settings_to_send(self) -> Settings:
+        """Return the same for a command that sends events: their spans go where `otel.endpoint` says."""
+        settings = self.settings()
+        telemetry.begin(settings.otel.endpoint, "docdelta-cli")
+        return settings
 
 
 def invocation(context: typer.Context) -> Invocation:

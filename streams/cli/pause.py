@@ -61,7 +61,7 @@ def resume(
     from streams.controls.desk import desk_of
 
     die_as_told()
-    settings = options.invocation(context).settings()
+    settings = options.invocation(context).settings_to_send()
     _one_of(tenant, stage)
     was, left = desk_of(settings, lambda: datetime.now(UTC)).resume(tenant or None, stage, wait)
     name = f"tenant {tenant}" if tenant else f"stage {stage}"

@@ -47,7 +47,7 @@ def reindex(
     """
     die_as_told()
     invocation = options.invocation(context)
-    settings = invocation.settings()
+    settings = invocation.settings_to_send()
     if documents:
         if all_:
             raise UsageError("name documents, or --all: not both")

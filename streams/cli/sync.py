@@ -43,7 +43,7 @@ def sync(
     Example:  docdelta sync docs --tenant acme --delete --dry-run
     """
     invocation = options.invocation(context)
-    settings = invocation.settings()
+    settings = invocation.settings_to_send()
     connector = DirectoryConnector(
         folder,
         tenant_of(tenant, invocation),

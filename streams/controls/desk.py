@@ -149,7 +149,7 @@ def sent_again(held: Sequence[Holding], documents: str, release: str) -> Iterato
     for each in held:
         change = each.change
         key = document_key(change.tenant_id, change.document_id)
-        yield OutRecord(documents, key, change.original or encode(change.end), release_headers(change, release))
+        yield OutRecord(documents, key, change.original or encode(change.end), release_headers(change, release), "release")
 
 
 def desk_of(settings: Settings, now: Callable[[], datetime]) -> Desk:

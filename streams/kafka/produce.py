@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from streams import telemetry
 from streams.errors import DocdeltaError, PoisonRecord
 from streams.kafka.client import KafkaAdmin, KafkaProducer, in_words, make_admin, make_producer, require_topics
 from streams.settings import KafkaSettings
@@ -25,6 +26,8 @@ class OutRecord:
     key: bytes | None
     value: bytes | None
     headers: Mapping[str, bytes] = field(default_factory=dict)
+    sends: str = ""
+    """What an event of a document is sent for, as its span is called (``send reindex``), by the document's key; empty: no span."""
 
     @property
     def size(self) -> int:
@@ -65,11 +68,10 @@ class _Writer:
         if record.size > limit:
             facts = {"topic": record.topic, "key": record.key, "bytes": record.size, "limit": limit}
             self._give_up(PoisonRecord("record is over the size limit of its topic", **facts))
+        headers, settled = _with_span(record, self._settle)
         while True:
             try:
-                self._producer.produce(
-                    record.topic, key=record.key, value=record.value, headers=dict(record.headers), on_delivery=self._settle
-                )
+                self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers, on_delivery=settled)
                 break
             except BufferError:
                 self._serve(0.1)
@@ -111,6 +113,23 @@ class _Writer:
             require_topics(self._producer, {topic})
             self._limits[topic] = size_limit(self._admin, topic)
         return self._limits[topic]
+
+
+_Settled = Callable[[KafkaError | None, Message], None]
+
+
+def _with_span(record: OutRecord, settle: _Settled) -> tuple[dict[str, bytes], _Settled]:
+    """Return the headers of a record, with its span where it has one, and what to call when the broker has settled it."""
+    if not record.sends:
+        return dict(record.headers), settle
+    tenant, _, document = (record.key or b"").decode("utf-8", "replace").partition("/")
+    headers, finish = telemetry.sending(record.topic, tenant, document, record.sends, record.headers)
+
+    def settled(error: KafkaError | None, message: Message) -> None:
+        finish("" if error is None else error.name())
+        settle(error, message)
+
+    return headers, settled
 
 
 def size_limit(admin: KafkaAdmin, topic: str) -> int:

@@ -255,7 +255,7 @@ def _send(settings: Settings, letters: Sequence[Letter], going: Mapping[str, Sen
     for key, letter in asked.items():
         change = going[letter.id].change or _said(logged.get(key), newest[key], letter)
         again = sent_again(change, f"{letter.id}{_SUFFIX}")
-        events.append(OutRecord(topic, key, encode(again), traces[letter.id]))
+        events.append(OutRecord(topic, key, encode(again), traces[letter.id], "replay"))
     produce_all(settings.kafka, events)
     reached("replay.sent")
     _close(settings, closings([letter.id for letter in letters], "replayed", datetime.now(UTC), "sent again through [documents]"))

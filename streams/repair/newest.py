@@ -182,5 +182,5 @@ def mend_order(settings: KafkaSettings, topic: str, begins: Mapping[int, int], o
         behind = overtaken(read_partitions(settings, topic, ends, begins), ours)
         if not behind:
             return mended
-        mended += produce_all(settings, [OutRecord(topic, key, value) for key, value in behind.items()])
+        mended += produce_all(settings, [OutRecord(topic, key, value, sends="again") for key, value in behind.items()])
         begins = ends

@@ -124,7 +124,7 @@ def reindex_documents(
                 continue
             for key, change, trace in _changes(settings, todo):
                 pace.wait()
-                yield OutRecord(counts.topic, key, encode(sent_again(change, ours.removeprefix("#"))), trace)
+                yield OutRecord(counts.topic, key, encode(sent_again(change, ours.removeprefix("#"))), trace, "reindex")
                 _count(counts, change.op)
                 reached("reindex.sent")
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from streams.settings import KafkaSettings
-from tests.stack.rig import a_page, rig
+from tests.stack.rig import Rig, a_page, rig
 from tests.support.patience import PATIENCE
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs the extra docdelta[otel]")
@@ -55,33 +55,55 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
         server.server_close()
 
 
+def said(span: Any) -> dict[str, str]:
+    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
+
+
+def chain(spans: list[Any], document: str, *names: str) -> list[Any]:
+    """Return spans of these names of a document, each the parent of the next; none while one is missing."""
+    own = [span for span in spans if said(span).get("docdelta.document") == document]
+    for first in own:
+        found = [first] if first.name == names[0] else []
+        for name in names[1:] if found else ():
+            found += [span for span in own if span.name == name and span.parent_span_id == found[-1].span_id][:1]
+        if [span.name for span in found] == list(names):
+            return found
+    return []
+
+
+async def chain_when(got: list[Any], stack: Rig, document: str, *names: str) -> list[Any]:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := chain(list(got), document, *names)):
+        known = sorted({(span.name, said(span).get("docdelta.document", "")) for span in list(got)})
+        assert time.monotonic() < deadline, f"only {known}\n{stack.log()[-3000:]}"
+        await asyncio.sleep(0.2)
+    return found
+
+
 async def test_one_trace_leads_from_the_sender_to_the_index(tansu_settings: KafkaSettings, tmp_path: Path, fresh: str) -> None:
+    """Whoever sends: `put`, a folder's sync through the bulk lane, and a re-index, which goes on with the trace that it found."""
     async with rig(tansu_settings, tmp_path, fresh) as stack:
         with collector() as (url, got):
             on = {"DOCDELTA_OTEL__ENDPOINT": url}
             stack.start(**on)
             (tmp_path / "page.md").write_text(a_page("p") + f"\n\n{SECRET}\n", encoding="utf-8")
-            put = await stack.docdelta("put", "page.md", "--tenant", "acme", "--id", "p", "--title", SECRET, **on)
-            assert put.returncode == 0, put.stderr
-            deadline = time.monotonic() + PATIENCE
-            while True:
-                names = {span.name for span in got}
-                if {"send upsert", "parser", "chunker", "indexer", "embed"} <= names and any(
-                    n.startswith("index: write") for n in names
-                ):
-                    break
-                assert time.monotonic() < deadline, f"only {sorted(names)}\n{stack.log()[-3000:]}"
-                await asyncio.sleep(0.2)
+            (tmp_path / "docs").mkdir()
+            (tmp_path / "docs/q.md").write_text(a_page("q") + f"\n\n{SECRET}\n", encoding="utf-8")
+            await done(stack, "put", "page.md", "--tenant", "acme", "--id", "p", "--title", SECRET, **on)
+            put = await chain_when(got, stack, "p", "send upsert", "parser", "chunker", "indexer")
+            await done(stack, "sync", "docs", "--tenant", "acme", "--lane", "bulk", **on)
+            await chain_when(got, stack, "q.md", "send upsert", "feeder", "parser", "chunker", "indexer")
+            await done(stack, "reindex", "acme/p", **on)
+            await chain_when(got, stack, "p", "send upsert", "send reindex", "parser", "chunker", "indexer")
+            assert await stack.stop() == 0, stack.log()
             spans = list(got)
-            code = await stack.stop()
-            assert code == 0, stack.log()
-    sent = next(span for span in spans if span.name == "send upsert")
-    ours = [span for span in spans if span.trace_id == sent.trace_id]
-    by_name = {span.name: span for span in ours}
-    chain = [by_name[name] for name in ("send upsert", "parser", "chunker", "indexer")]
-    assert [child.parent_span_id for child in chain[1:]] == [parent.span_id for parent in chain[:-1]]
-    calls = [span for span in ours if span.name == "embed" or span.name.startswith("index: write")]
-    assert {span.parent_span_id for span in calls} == {chain[-1].span_id}
-    said = {attribute.key: attribute.value.string_value for attribute in chain[-1].attributes}
-    assert (said["docdelta.document"], said["docdelta.outcome"]) == ("p", "indexed")
+    calls = [span for span in spans if span.parent_span_id == put[-1].span_id]
+    assert {"embed", "index: write"} <= {span.name.partition(",")[0] for span in calls}
+    assert {span.trace_id for span in [*put, *calls]} == {put[0].trace_id}
+    assert said(put[-1])["docdelta.outcome"] == "indexed"
     assert SECRET.encode() not in b"".join(span.SerializeToString() for span in spans), "no text, no title"
+
+
+async def done(stack: Rig, *arguments: str, **environment: str) -> None:
+    command = await stack.docdelta(*arguments, **environment)
+    assert command.returncode == 0, command.stderr

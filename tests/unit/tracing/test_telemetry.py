@@ -61,6 +61,19 @@ def test_each_stage_is_the_child_of_the_one_that_made_its_record(spans: Any) -> 
     assert chain[-1].attributes["docdelta.outcome"] == "indexed"
 
 
+def test_what_is_sent_again_goes_on_with_the_trace_that_it_brought_and_keeps_its_other_headers(spans: Any) -> None:
+    brought = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01".encode(), "docdelta-released": b"7/x"}
+    headers, sent = telemetry.sending("documents", "acme", "a", "reindex", brought)
+    sent("")
+    (span,) = spans.get_finished_spans()
+    assert (span.name, f"{span.parent.span_id:016x}") == ("send reindex", "b7ad6b7169203331")
+    assert f"{span.context.trace_id:032x}" == TRACE
+    assert headers["docdelta-released"] == b"7/x"
+    assert headers["traceparent"].decode().split("-")[2] == f"{span.context.span_id:016x}"
+    telemetry.end()
+    assert telemetry.sending("documents", "acme", "a", "reindex", brought)[0] == brought
+
+
 def test_a_trace_that_its_sender_does_not_sample_is_carried_and_not_recorded(spans: Any) -> None:
     brought = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-00".encode(), "tracestate": b"x=1"}
     with telemetry.stage("parser", "g", [(b"acme/a", brought, PLACE)]):
