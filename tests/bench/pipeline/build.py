@@ -1,8 +1,8 @@
 """A full build with the offline model (USE): total time against embedding the same texts with nothing else, on the same cores.
 
 Everything in one process (EmbeddedStack: the index is reached without HTTP) on Apache Kafka, with the policy that `docdelta init`
-gives. The texts are embedded alone before and after the build, in the worker's own groups; the faster of the two counts. Twice: pages
-of 4 kB, and a tenth as many ten times as long, whose share of what a document costs beside its embedding is smaller.
+gives. The texts are embedded alone before and after the build, in the worker's own groups; the faster of the two counts. Twice:
+pages of 4 kB, and a tenth as many ten times as long, where what each document costs beside its embedding counts less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHORT, LONG = 4_096, 40_960
 
 
 async def measure(documents: int) -> dict[str, Any]:
-    """Return seconds of the build, of embedding alone, and their ratio: for short pages, and for long ones of as much text in all."""
+    """Return seconds of the build, of embedding alone, and their ratio, for short pages and for long ones with as much text in all."""
     return {
         "short pages": await _measure(documents, SHORT),
         "long pages": await _measure(max(1, documents * SHORT // LONG), LONG),
