@@ -31,7 +31,8 @@ class Figures(Frozen):
 
 
 class Decision(Frozen):
-    """What a person decided of a tenant's held events. It covers what stood in [documents] before `ends`, and nothing after it."""
+    """What a person decided of a tenant's held events. It covers what stood in [documents] before `ends` or waited in [bulk] before
+    `bulk_ends`, and nothing after it."""
 
     id: str = Field(min_length=1, max_length=64)
     verdict: Verdict
@@ -41,6 +42,8 @@ class Decision(Frozen):
     """End offsets of [documents] by partition when it was decided."""
     at: AwareDatetime
     by: str = ""
+    bulk_ends: dict[int, int] = Field(default_factory=dict)
+    """The same of [bulk]."""
     reason: str = ""
 
 

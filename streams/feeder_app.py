@@ -8,6 +8,7 @@ from typing import Any
 
 from streams import telemetry
 from streams.agents.refusals import Clock, Outbox
+from streams.controls.release import WAITED, waited_in
 from streams.faustio.app import SafeApp, make_app, raw_topic
 from streams.faustio.delivery import deliver
 from streams.faustio.keyed_runner import Handler, KeyedRunner
@@ -43,7 +44,8 @@ def build_feeder_app(settings: Settings, served: Callable[[], str | None], now: 
     app.conf.broker_commit_interval = COMMIT_SECONDS
 
     async def forward(record: InRecord, mark: bytes) -> None:
-        headers = [*{**record.headers, **telemetry.headers_of(record.key), HEADER: mark}.items()]
+        own = {HEADER: mark, WAITED: waited_in(record)}
+        headers = [*{**record.headers, **telemetry.headers_of(record.key), **own}.items()]
         limit = MAX_EVENT_BYTES + FRAME_BYTES
         await deliver(app, topics.documents, record.key, record.value, limit=limit, headers=headers)
 

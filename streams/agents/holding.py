@@ -170,7 +170,7 @@ class Holding:
             return Keep("paused", f"the tenant is paused by {pause.by}{said}; docdelta resume --tenant {tenant}")
         if event.change.reindex and self._is_decided_against(event):
             return Drop("a person decided against it before (docdelta breaker reject); the document stays as it is")
-        answer = breaker.look(self.limits, now, tenant, event.standing.place, event.effect)
+        answer = breaker.look(self.limits, now, tenant, event.standing.place, event.effect, event.standing.waited)
         if isinstance(answer, breaker.Passes):
             return Pass(covered=answer.covered)
         if isinstance(answer, breaker.Dropped):

@@ -47,23 +47,34 @@ class Ruling:
         head = f"tenant {self.tenant}: {self.why}\n" if self.why else ""
         head += f"{len(self.held):,} held events "
         if self.verdict == "approve":
-            return f"{head}go on, and so does what stood in [documents] before now; what is sent later is counted anew"
+            return f"{head}go on, and so does what stands in [documents] or waits in [bulk] now; what is sent later is counted anew"
         return (
-            f"{head}are dropped, and so are deletes that stood in [documents] before now; the documents stay served; what is sent "
-            "later is counted anew.\nWhoever sent them believes that they went: the next sync of a folder does not send them again "
-            "(sync --delete --all does); a file that comes back is sent, and settles as unchanged"
+            f"{head}are dropped, and so are deletes that stand in [documents] or wait in [bulk] now; the documents stay served; "
+            "what is sent later is counted anew.\n"
+            "Whoever sent them believes that they went: the next sync of a folder does not send them again (sync --delete --all does); a file that comes back is sent, and settles as unchanged"
         )
 
 
 def plan_ruling(
-    standing: Standing, tenant: str, verdict: Verdict, ends: Callable[[], dict[int, int]], now: datetime, by: str, reason: str
+    standing: Standing,
+    tenant: str,
+    verdict: Verdict,
+    ends: Callable[[], dict[int, int]],
+    now: datetime,
+    by: str,
+    reason: str,
+    bulk_ends: Callable[[], dict[int, int]] = dict,
 ) -> Ruling:
-    """Return what approve or reject would do. `ends`: end offsets of [documents]. NotPrepared when there is nothing to decide."""
+    """Return what approve or reject would do. `ends`: end offsets of [documents], `bulk_ends`: of [bulk]. NotPrepared when there is
+    nothing to decide."""
     opened, newest = standing.controls.open_breaker(tenant), standing.controls.newest_decision(tenant)
     held = tuple(standing.held_of(tenant, "breaker"))
     if opened is not None:
         what: Counted = "changes" if opened.holds_changes else "deletes"
-        decision = Decision(id=uuid.uuid4().hex, verdict=verdict, what=what, ends=ends(), at=now, by=by, reason=reason)
+        waiting, there = bulk_ends(), ends()  # in this order: what is passed on meanwhile is in both
+        decision = Decision(
+            id=uuid.uuid4().hex, verdict=verdict, what=what, ends=there, bulk_ends=waiting, at=now, by=by, reason=reason
+        )
         return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason)
     if newest is None or not held:
         raise NotPrepared(f"the breaker of tenant {tenant} is not open, and nothing is held: see docdelta breaker list")
@@ -87,12 +98,13 @@ class Desk:
     documents: str
     controls_topic: str
     by: str = field(default_factory=operator)
+    bulk_ends: Callable[[], dict[int, int]] = dict
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     def plan(self, tenant: str, verdict: Verdict, reason: str) -> Ruling:
         """Return what approve or reject would do now."""
-        return plan_ruling(self.standing(), tenant, verdict, self.ends, self.now(), self.by, reason)
+        return plan_ruling(self.standing(), tenant, verdict, self.ends, self.now(), self.by, reason, self.bulk_ends)
 
     def rule(self, ruling: Ruling, patience: float) -> int:
         """Carry a ruling out; return how many events are still held after `patience` seconds. Outrun when another was decided."""
@@ -163,17 +175,24 @@ def desk_of(settings: Settings, now: Callable[[], datetime]) -> Desk:
         if wanted:
             produce_all(settings.kafka, wanted)
 
-    def ends() -> dict[int, int]:
+    def ends_of(topic: str) -> dict[int, int]:
         from streams.kafka.offsets import end_offsets
 
-        return {partition: end for (_, partition), end in end_offsets(settings.kafka, [topics.documents]).items()}
+        return {partition: end for (_, partition), end in end_offsets(settings.kafka, [topic]).items()}
+
+    def bulk_ends() -> dict[int, int]:
+        try:
+            return ends_of(topics.bulk)
+        except NotPrepared:  # made before there was such a topic: nothing waits there
+            return {}
 
     return Desk(
         standing=lambda: read_standing(settings),
         controls=lambda: read_controls(settings),
         held=lambda: read_held(settings),
         write=write,
-        ends=ends,
+        ends=lambda: ends_of(topics.documents),
+        bulk_ends=bulk_ends,
         now=now,
         documents=topics.documents,
         controls_topic=topics.controls,

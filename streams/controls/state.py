@@ -15,8 +15,9 @@ from schemas.control import Control, Counted, Decision
 from streams.ports import InRecord
 from streams.steps.settle_change import Effect
 
-KEPT_DECISIONS = 8
-"""Decisions of a tenant that are remembered. An event that an older one covered and that comes again is looked at anew."""
+KEPT_DECISIONS = 64
+"""Decisions of a tenant that are remembered, those that followed one of the same kind not counted: what an older one covered, they
+cover too. What only one covered that is forgotten is judged by the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +105,27 @@ class Controls:
         decided = self.decided.get(tenant)
         return decided[-1] if decided else None
 
-    def decision_on(self, tenant: str, partition: int, offset: int, effect: Effect) -> Decision | None:
+    def decision_on(
+        self, tenant: str, partition: int, offset: int, effect: Effect, waited: tuple[int, int] | None = None
+    ) -> Decision | None:
         """Return what was decided of an event that first stood at this offset of [documents]; None: nothing that covers it.
 
-        One on deletes says nothing of a change: a later one on changes may.
+        waited: the partition and offset of [bulk] where it stood before. One on deletes says nothing of a change: a later one on
+        changes may.
         """
         for decision in self.decided.get(tenant, ()):
-            if offset < decision.ends.get(partition, 0) and concerns(decision.what, effect):
+            there = offset < decision.ends.get(partition, 0)
+            there |= waited is not None and waited[1] < decision.bulk_ends.get(waited[0], 0)
+            if there and concerns(decision.what, effect):
                 return decision
         return None
 
     def with_decision(self, tenant: str, decision: Decision, by: str) -> Control:
         """Return the record that adds a decision to a tenant's."""
-        kept = (*self.decided.get(tenant, ()), decision)[-KEPT_DECISIONS:]
+        before = self.decided.get(tenant, ())
+        if before and (before[-1].verdict, before[-1].what) == (decision.verdict, decision.what):
+            before = before[:-1]  # the newer one covers all that it did
+        kept = (*before, decision)[-KEPT_DECISIONS:]
         return Control(kind="decided", at=decision.at, tenant_id=tenant, by=by, decisions=kept)
 
 

@@ -58,11 +58,18 @@ class Counts:
 Answer = Passes | Held | Dropped | Counts
 
 
-def look(limits: Limits, controls: Controls, tenant: str, place: tuple[int, int], effect: Effect | None) -> Answer:
-    """Return whether an event may pass. `place`: the partition and offset of [documents] where it first stood."""
+def look(
+    limits: Limits,
+    controls: Controls,
+    tenant: str,
+    place: tuple[int, int],
+    effect: Effect | None,
+    waited: tuple[int, int] | None = None,
+) -> Answer:
+    """Return whether an event may pass. `place`: partition and offset of [documents] where it first stood; `waited`: of [bulk]."""
     if effect is None or not limits.enabled:
         return Passes()
-    decision = controls.decision_on(tenant, *place, effect)
+    decision = controls.decision_on(tenant, *place, effect, waited)
     if decision is not None:
         return Passes(covered=True) if decision.verdict == "approve" else Dropped(decision.by)
     breaker = controls.open_breaker(tenant)

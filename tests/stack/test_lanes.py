@@ -13,8 +13,10 @@ from schemas.codec import decode, encode
 from schemas.document_change import DocumentChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
+from streams.controls.release import standing_of
 from streams.kafka.offsets import end_offsets
 from streams.kafka.read import Follower, read_topic
+from streams.lanes.mark import HEADER
 from streams.settings import KafkaSettings
 from tests.stack.rig import Rig, a_page, rig, upsert
 from tests.support.patience import PATIENCE
@@ -94,7 +96,9 @@ async def test_an_import_goes_on_when_a_worker_is_killed_and_another_comes(
         outcomes = await stack.outcomes([*(event["event_id"] for event in said["sent"]), *(edit.event_id for edit in edits)])
         assert {outcomes[edit.event_id].outcome for edit in edits} == {"indexed"}
         await _passed_on(stack)
-        await _ends_in_edits(stack, edits)
+        passed_on = await _ends_in_edits(stack, edits)
+        waited = [record for record in await asyncio.to_thread(lambda: list(read_topic(stack.kafka, bulk))) if record.value]
+        assert passed_on == {(record.partition, record.offset) for record in waited}, "what is decided of [bulk] is known by it"
         letters = {letter.key: letter for letter in await stack.dead_letters()}
         assert len(letters) == 2, "the null, which has no revision, and what is no event"
 
@@ -107,14 +111,14 @@ async def test_an_import_goes_on_when_a_worker_is_killed_and_another_comes(
             assert code == 0, stack.log(name)[-3000:]
 
 
-async def _ends_in_edits(stack: Rig, edits: list[DocumentChange]) -> None:
-    """Wait until each edit is the last record of its document again, whatever was passed on behind it."""
+async def _ends_in_edits(stack: Rig, edits: list[DocumentChange]) -> set[tuple[int, int] | None]:
+    """Wait until each edit is the last record of its document again, whatever was passed on behind it. Return where that stood."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         records = await asyncio.to_thread(lambda: list(read_topic(stack.kafka, stack.settings.topics.documents)))
         last = {record.key: record.value for record in records}
         if all(last[document_key(edit.tenant_id, edit.document_id)] == encode(edit) for edit in edits):
-            return
+            return {standing_of(record).waited for record in records if HEADER in record.headers}
         assert asyncio.get_running_loop().time() < deadline, "compaction would keep what an edit has overtaken"
         await asyncio.sleep(0.2)
 

@@ -28,6 +28,7 @@ def desk_over(pipeline: Pipeline) -> Desk:
         held=lambda: held_by_key(topics[names.held]),
         write=write,
         ends=lambda: {0: len(topics[names.documents])},
+        bulk_ends=lambda: {0: len(topics[names.bulk])},
         now=SteppingClock(),
         documents=names.documents,
         controls_topic=names.controls,
