@@ -35,7 +35,7 @@ SHORT, LONG = 4_096, 40_960
 
 
 async def measure(documents: int) -> dict[str, Any]:
-    """Return seconds of the build, of embedding alone, and their ratio, for short pages and for long ones with as much text in all."""
+    """Return seconds of the build, of embedding alone, and their ratio: for short pages, and for long ones of as much text."""
     return {
         "short pages": await _measure(documents, SHORT),
         "long pages": await _measure(max(1, documents * SHORT // LONG), LONG),
