@@ -28,6 +28,8 @@ class Receipt(Record):
     outcome: Outcome
     reason: str = ""
     deleted: bool = False
+    dropped: bool = False
+    """Unchanged since a person decided against it (`docdelta breaker reject`): it says nothing of what the document is like."""
     title: str = ""
     kept: int = 0
     added: int = 0

@@ -171,7 +171,8 @@ class ParserAgent:
         elif isinstance(answer, Settle):
             await self._tell(change, answer.outcome)
         elif isinstance(answer, Drop):
-            await self.outbox.settle(self.outbox.receipt(_about(change), "unchanged", answer.why))
+            receipt = self.outbox.receipt(_about(change), "unchanged", answer.why)
+            await self.outbox.settle(receipt.model_copy(update={"dropped": True}))
             await self._let_go(event, dropped(event.row, change.revision))
         elif answer.counting is not None and self.holding is not None:
             with self.holding.counts.in_hand(change.tenant_id, answer.counting):

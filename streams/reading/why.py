@@ -113,7 +113,7 @@ class Why:
             elif letter.revision is None:
                 later = letter.partition == self.seen.partition and letter.offset > self.seen.offset
                 told += [letter.reason] if later and letter.stage == "parser" else []
-            elif letter.revision >= self.seen.revision and not settled:
+            elif (letter.revision >= self.seen.revision and not settled) or any(receipt.dropped for receipt in settled):
                 told.append(letter.reason)
         return told[-1] if told else ""
 

@@ -3,7 +3,8 @@
 Pure: fed with records in the order of their topics, it may be fed the same ones again. A letter is closed by
 
   healed     a receipt "indexed" or "unchanged" of its document, at its revision or a newer one, settled after the letter was
-             written; for a letter of a batch in that batch, for one of the parser in any. Or its batch is retired.
+             written; for a letter of a batch in that batch, for one of the parser in any. Or its batch is retired. Not: an event
+             that a person decided against, which leaves the document as it was.
   replayed   its event was sent again (should that one fail, it has a letter of its own)
   dropped    somebody said so
 
@@ -220,6 +221,7 @@ def heals(receipt: Receipt, entry: LetterEntry) -> bool:
     """Return whether a receipt of the letter's document says that the matter is settled."""
     return (
         receipt.outcome in GOOD
+        and not receipt.dropped
         and (entry.revision is None or receipt.revision >= entry.revision)
         and (not entry.batch or receipt.batch == entry.batch)
         and receipt.settled_at is not None

@@ -8,6 +8,7 @@ from schemas.codec import encode
 from schemas.control import Control
 from schemas.record import document_key
 from streams.errors import InvariantBroken, NotPrepared
+from streams.repair.letters import LetterBook
 from streams.steps.limits import Limits
 from streams.steps.settle_change import Seen
 from tests.support.desk import desk_over
@@ -51,6 +52,26 @@ async def test_what_goes_beyond_the_share_is_held_and_stays_served() -> None:
     assert [outcomes[f"{name}@2"].outcome for name in NAMES] == ["indexed"] * 3 + ["held"] * 5
     assert "4 of 8 documents (50%) were deleted within 3,600 s" in outcomes["d7@2"].reason
     assert "docdelta breaker approve A" in outcomes["d7@2"].reason
+
+
+async def test_a_delete_that_is_dropped_says_so_and_heals_no_letter() -> None:
+    pipeline = await a_site()
+    pipeline.send("d7", 2, "%unreadable%", event_id="bad")
+    delete_all(pipeline, 3)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "reject", ""), 0)
+    pipeline.view.look()
+    await pipeline.drain()
+    told = [receipt for receipt in pipeline.receipts() if receipt.event_id == "d7@3"]
+    assert [(receipt.outcome, receipt.dropped) for receipt in told] == [("held", False), ("unchanged", True)]
+    assert {receipt.event_id for receipt in pipeline.receipts() if receipt.dropped} == {f"{name}@3" for name in NAMES[3:]}
+    book = LetterBook()
+    for record in pipeline.log.topics["t.dead-letters"]:
+        book.take_letter(record)
+    for record in pipeline.log.topics["t.receipts"]:
+        book.take_receipt(record)
+    assert [entry.event_id for entry in book.open()] == ["bad"]
 
 
 async def test_upserts_and_other_tenants_go_on_while_a_breaker_is_open() -> None:

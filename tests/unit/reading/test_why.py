@@ -66,6 +66,9 @@ def why(seen: int | None, *receipts: Receipt, op: str = "upsert", points: int = 
     return Why("acme", "a", found, receipts, InIndex("b", payloads), letters)
 
 
+DROPPED = receipt(3, "unchanged", "", "ops decided against it").model_copy(update={"dropped": True})
+
+
 @pytest.mark.parametrize(
     ("found", "state", "words"),
     [
@@ -81,6 +84,12 @@ def why(seen: int | None, *receipts: Receipt, op: str = "upsert", points: int = 
         pytest.param(why(2, receipt(2, "held", ""), receipt(2, "indexed")), "current", "is settled", id="held-then-let-pass"),
         pytest.param(
             why(2, receipt(2, "unchanged", "", "ops said"), op="delete"), "current", "dropped: ops said", id="a-dropped-delete"
+        ),
+        pytest.param(
+            why(3, DROPPED, receipt(1, "indexed"), op="delete", letters=(letter(2),)),
+            "dead_lettered",
+            "not UTF-8; mend it and send a revision above 3",
+            id="a-dropped-delete-mends-nothing-that-was-refused-before",
         ),
         pytest.param(
             why(2, receipt(1, "indexed"), receipt(2, "dead_lettered", "", "unreadable markup")),
@@ -163,3 +172,11 @@ def test_the_newest_record_of_a_batch_counts_and_a_tombstone_removes_it() -> Non
         record(None, key=b"three"),
     ]
     assert [(each.batch, each.state) for each in newest_batches(records)] == [("one", "warm"), ("two", "building")]
+
+
+def test_what_a_build_refused_does_not_say_that_the_document_is_served_badly() -> None:
+    receipts = (receipt(3, "indexed"), receipt(3, "dead_lettered", batch="next", reason="too many chunks"))
+    seen = Seen(3, "upsert", "text/markdown", 0, 5, NOW)
+    served = InIndex("b", ({"revision": 3, "chunk_id": CHUNK},))
+    assert Why("acme", "a", seen, receipts, served).state == "dead_lettered"
+    assert Why("acme", "a", seen, receipts, served, builds=frozenset({"next"})).state == "current"

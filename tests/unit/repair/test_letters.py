@@ -42,6 +42,10 @@ def receipt(revision: int, outcome: str = "indexed", batch: str = "b", seconds: 
     )  # fmt: skip
 
 
+def dropped(revision: int) -> Receipt:
+    return receipt(revision, "unchanged", "").model_copy(update={"stage": "parser", "dropped": True})
+
+
 def closing(name: str, state: Literal["healed", "replayed", "dropped"]) -> LetterClosing:
     return LetterClosing(letter=name, state=state, at=NOW)
 
@@ -52,6 +56,8 @@ def closing(name: str, state: Literal["healed", "replayed", "dropped"]) -> Lette
         pytest.param(letter(5), receipt(5), "healed", id="same-revision-in-any-batch"),
         pytest.param(letter(5), receipt(9), "healed", id="newer-revision"),
         pytest.param(letter(5), receipt(5, "unchanged"), "healed", id="unchanged-is-good"),
+        pytest.param(letter(5), dropped(6), "open", id="a-delete-that-a-person-decided-against"),
+        pytest.param(letter(None), dropped(6), "open", id="which-heals-no-garbage-either"),
         pytest.param(letter(5), receipt(4), "open", id="older-revision"),
         pytest.param(letter(5), receipt(5, "stale"), "open", id="stale-settles-nothing"),
         pytest.param(letter(5), receipt(5, "held"), "open", id="held-settles-nothing"),
