@@ -11,6 +11,8 @@ from schemas.record import Frozen, Record
 BatchState = Literal["proposed", "building", "ready", "active", "warm", "retired"]
 LIVE_STATES: frozenset[BatchState] = frozenset({"building", "ready", "active", "warm"})
 """A worker runs a batch app for a batch in one of these states."""
+BUILD_STATES: frozenset[BatchState] = frozenset({"building", "ready"})
+"""Live, and nobody is served from it yet."""
 
 
 class EmbeddingRecord(Frozen):

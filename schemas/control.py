@@ -1,4 +1,6 @@
-"""Control: one thing that every worker follows: a pause of a tenant or a stage, a breaker that tripped, a decision on it."""
+"""Control: one thing that every worker follows: a pause of a tenant or a stage, a breaker that tripped, a decision on it.
+
+And one that they only tell: a build that a worker can't host."""
 
 from __future__ import annotations
 
@@ -40,10 +42,10 @@ class Decision(Frozen):
     """What was held, and so is decided."""
     ends: dict[int, int]
     """End offsets of [documents] by partition when it was decided."""
-    at: AwareDatetime
-    by: str = ""
     bulk_ends: dict[int, int] = Field(default_factory=dict)
     """The same of [bulk]."""
+    at: AwareDatetime
+    by: str = ""
     reason: str = ""
 
 
@@ -53,6 +55,7 @@ class Control(Record):
     ``pause/tenant/<tenant>``, ``pause/stage/parser``, ``pause/stage/batch:<id>``  paused
     ``breaker/<tenant>/<partition>``  tripped by the worker that owns the partition, its only writer
     ``breaker/<tenant>``              what was decided, newest last
+    ``refused/batch:<id>/<worker>``   a build that a worker tried to host and can't; the worker, its only writer, takes it back
 
     A breaker is open while a tripping of its tenant names in `decision` the newest decision there is: one that was written without
     knowing it does not count. Fold with `streams.controls.state.Controls`.
@@ -60,26 +63,30 @@ class Control(Record):
 
     record_name: ClassVar[str] = "control"
 
-    kind: Literal["pause", "tripped", "decided"]
+    kind: Literal["pause", "tripped", "decided", "refused"]
     at: AwareDatetime
     tenant_id: TenantId | None = None
     stage: str = ""
-    """Of a pause: ``parser`` or ``batch:<id>``. Empty: the pause is a tenant's."""
+    """Of a pause: ``parser`` or ``batch:<id>``; empty: the pause is a tenant's. Of a refusal: ``batch:<id>``."""
     reason: str = ""
     by: str = ""
-    """Who: user, host, process."""
+    """Who: user, host, process. Of a refusal: the worker, by the host it runs on and what it is told to host."""
     partition: int | None = None
     what: Counted = "deletes"
     figures: Figures | None = None
     decision: str = ""
     """Of a tripping: id of the newest decision its writer knew."""
     decisions: tuple[Decision, ...] = ()
+    claim: str = ""
+    """Of a refusal: the batch's claim that the worker followed. It says nothing of a later one."""
 
     @property
     def key(self) -> bytes:
         """Return the Kafka key."""
         if self.kind == "pause":
             return pause_key(self.tenant_id, self.stage)
+        if self.kind == "refused":
+            return f"refused/{self.stage}/{self.by}".encode()
         return f"breaker/{self.tenant_id}{'' if self.kind == 'decided' else f'/{self.partition}'}".encode()
 
 

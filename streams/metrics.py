@@ -72,6 +72,7 @@ WAITS = {
     "marking a manifest": "kafka",
     "remembering what was seen": "kafka",
     "reading what was decided": "kafka",
+    "telling what can't be hosted": "kafka",
     "saving a key once more": "kafka",
     "reading a newest event again": "kafka",
     "keeping the order of [documents]": "kafka",

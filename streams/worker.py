@@ -32,6 +32,7 @@ from streams.batches.record import collection_spec, policy_of
 from streams.canary import Canary
 from streams.content_refs import ContentRefs
 from streams.controls.following import Following
+from streams.controls.refusing import Refusing, worker_name, writer_of
 from streams.controls.watch import watch_controls
 from streams.embedders import open_embedder
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
@@ -115,6 +116,9 @@ class Worker:
         self.failure: BaseException | None = None
         self._knows_batches = False
         self._following = Following(settings)
+        self._refusing = Refusing(
+            worker_name(only), lambda: self._following.now, writer_of(settings), utc_now, Patience(self._leave)
+        )
         self._holding: Holding | None = None
         self._vitals = Vitals(lambda: self._apps, paused=self._is_paused)
         self._probes = Probes(self._vitals, self._expected, lambda: self.failure)
@@ -227,7 +231,7 @@ class Worker:
             log.error("app went down", app=name, reason=str(reason))
             batch = self._ledger.batches.get(name)
             if batch is not None and _is_build(batch) and name in self._hosted:
-                self._refused[name] = batch.claim  # the batches that are served go on
+                self._refuse(batch, reason)  # the batches that are served go on
                 self._tasks.append(asyncio.create_task(self._guard(self._stop_hosting(name))))
             else:
                 self._fail(reason)
@@ -324,8 +328,15 @@ class Worker:
         except (UsageError, InvariantBroken, PolicyError) as error:
             if not _is_build(batch):
                 raise
-            self._refused[batch.batch] = batch.claim
             log.error("build can't be hosted here", batch=batch.batch, reason=str(error))
+            self._refuse(batch, error)
+        else:
+            self._tasks.append(asyncio.create_task(self._guard(self._refusing.take_back(batch))))
+
+    def _refuse(self, batch: BatchRecord, reason: BaseException) -> None:
+        """Leave a build to others until its record changes, and tell operators why."""
+        self._refused[batch.batch] = batch.claim
+        self._tasks.append(asyncio.create_task(self._guard(self._refusing.say(batch, str(reason) or repr(reason)))))
 
     async def _start_batch(self, batch: BatchRecord) -> None:
         settings = self._settings

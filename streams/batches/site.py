@@ -21,6 +21,8 @@ from streams.batches.record import policy_of
 from streams.batches.retire import Remover, RetirePlan, plan_retire
 from streams.batches.rollout import Launcher
 from streams.controls.desk import desk_of
+from streams.controls.refusing import forget_refusals, writer_of
+from streams.controls.standing import read_controls
 from streams.crash_points import reached
 from streams.errors import NotPrepared
 from streams.kafka.admin import apply_topics, delete_groups, delete_topics, group_lag
@@ -94,6 +96,7 @@ class Site:
         def end_pause(batch: str) -> None:
             with suppress(NotPrepared):  # a cluster from before there were pauses
                 desk_of(self.settings, utc_now).resume(None, f"batch:{batch}", 0)
+                forget_refusals(read_controls(self.settings), batch, writer_of(self.settings))
 
         return Remover(
             wait_until_left,

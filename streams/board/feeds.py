@@ -25,7 +25,6 @@ from schemas.record import split_document_key
 from streams.batches.ledger import Ledger
 from streams.batches.site import site_of
 from streams.board.lag_book import LagBook
-from streams.board.members import group_members
 from streams.board.state import BoardState
 from streams.board.troubles import GateLine, GateVerdict, Outage, Surroundings
 from streams.board.view import Section, view
@@ -33,6 +32,7 @@ from streams.board.workers import WorkerFacts
 from streams.controls.state import Controls
 from streams.daemon import in_daemon_thread
 from streams.errors import DocdeltaError, NotPrepared
+from streams.kafka.members import group_members
 from streams.kafka.read import Follower
 from streams.lag import BUILDS, LagReader, Reading
 from streams.ports import InRecord, VectorIndex
@@ -111,6 +111,11 @@ class Feeds:
             workers_before=self._workers[0] if len(self._workers) > 1 else (),
             gates=self._gates,
             breakers={each.tenant: (self.state.held_by.get(each.tenant, 0), each.since.timestamp()) for each in breakers},
+            refused={
+                self.settings.topics.batch_group(batch.batch): refusals
+                for batch in self.ledger.in_order()
+                if (refusals := self.controls.refusals_of(batch))
+            },
             paused=tuple(_pause_name(key) for key in self.controls.pauses),
         )
 

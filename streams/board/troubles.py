@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from schemas.control import Control
 from streams.board.lag_book import GroupRow
 from streams.board.state import BoardState
 from streams.board.workers import WorkerFacts, risen, seconds_a_call
@@ -31,6 +32,7 @@ KINDS: Mapping[str, Level] = {
     "breaker_open": "red",
     "paused": "amber",
     "gate_fails": "red",
+    "build_refused": "red",
     "build_stands": "amber",
     "bulk_stands": "amber",
     "worker_away": "red",
@@ -129,6 +131,8 @@ class Surroundings:
     gates: Mapping[str, GateVerdict] = field(default_factory=dict)
     breakers: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     """Tenants whose deletes (or changes) are held: how many are, and since when."""
+    refused: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)
+    """Builds that workers can't host, by their group: who, and why."""
     paused: tuple[str, ...] = ()
     """What operators paused, as `docdelta pause` names it."""
 
@@ -163,7 +167,12 @@ def _sides(state: BoardState, around: Surroundings, now: float) -> Iterator[Trou
 def _flow(around: Surroundings, now: float) -> Iterator[Trouble]:
     paused = bool(around.paused)
     for group in around.groups:
-        if group.lag and group.members == 0:
+        if group.lag and not group.members and (refusals := around.refused.get(group.group)):
+            first = refusals[0]
+            facts = {"group": group.group, "worker": first.by, "said": first.reason}
+            batch = first.stage.removeprefix("batch:")
+            yield Trouble("build_refused", facts, f"docdelta retire {batch}", first.at.timestamp())
+        elif group.lag and group.members == 0:
             yield Trouble("nobody_works", {"group": group.group, "lag": group.lag}, "docdelta worker", group.stands)
         elif group.stands is not None and now - group.stands > STAND_SECONDS + around.grace_seconds and not paused:
             kind = STANDS.get(group.lane, "group_stands")

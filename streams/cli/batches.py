@@ -41,12 +41,14 @@ def batches(
     shown = [_row(each, status, settings.topics.batch_group(each.record.batch)) for each in status.batches]
     shown = [row for row in shown if all_ or row["state"] != "retired"]
     if json:
-        print_json({"batches": shown, "alias": status.alias})
+        print_json({"batches": shown, "alias": status.alias, "build_problems": list(status.build_problems)})
     else:
         made = table("batch", "state", "since", "by", "documents", "chunks", "points", "lag", "alias", "MB", numbers=_NUMBERS)
         for row in shown:
             made.add_row(*("-" if row[name] is None else f"{row[name]:,}" if name in _NUMBERS else str(row[name]) for name in row))
         stdout().print(made)
+    for words in () if json else status.build_problems:
+        say(words)
     problem = _disagreement(ledger, status)
     if problem:
         note(problem)

@@ -141,6 +141,8 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
         if settled is not None:
             say(f"{batch.batch}: {look}")
             return settled
+        if look.given_up and look.hosts is not None:
+            raise NotPrepared(f"{look.hosts.problem}; then run the command again")
         over = deadline is not None and now > deadline
         if now - said_at > (1.0 if quick else SAY_SECONDS) and str(look) != said:
             said, said_at = str(look), now

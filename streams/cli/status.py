@@ -18,6 +18,8 @@ from streams.reading.status import IndexView, Status, read_status, view_index
 from streams.reading.waiting import Waiting
 from streams.settings import Settings
 
+_OFFSETS = ("partition", "committed", "end", "uncommitted")
+
 
 def status(
     context: typer.Context,
@@ -28,7 +30,9 @@ def status(
 ) -> int:
     """Show batches with their documents and chunks, lag per group and partition, the document that waits longest, dead letters.
 
-    *chunks* is what the manifests say, *points* what the index holds; once lag is 0 the two agree. Exit code 1: a part is missing.
+    *chunks* is what the manifests say, *points* what the index holds; once lag is 0 the two agree. *uncommitted* is lag by committed
+    offsets: for up to a minute after a worker started, what is done already still counts in it. A build's lag keeps nobody waiting.
+    Exit code 1: a part is missing.
 
     Example:  docdelta status
 
@@ -74,8 +78,8 @@ def _tell(found: Status, now: datetime) -> None:
             each.record.embedding.model,
         )
     stdout().print(batches)
-    groups = table("group", "topic", "partition", "committed", "end", "lag", numbers=("partition", "committed", "end", "lag"))
-    for group in found.groups:
+    groups = table("group", "topic", "partition", "committed", "end", "uncommitted", numbers=_OFFSETS)
+    for group in sorted(found.groups, key=lambda group: group.lane == "build"):
         for part in group.partitions:
             committed = "-" if part.committed is None else str(part.committed)
             groups.add_row(group.group, part.topic, str(part.partition), committed, str(part.end), str(part.lag))
@@ -86,8 +90,14 @@ def _tell(found: Status, now: datetime) -> None:
     for breaker in found.standing.breakers():
         advice = f"docdelta breaker approve|reject {breaker.tenant}" if breaker.open_since else "see docdelta breaker list"
         say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {len(breaker.held):,} events are held: {advice}")
-    bulk = f", {found.bulk_lag} of it waits in the bulk lane" if found.bulk_lag else ""
-    say(f"\nlag {found.lag}{bulk}; oldest unsynced: {_waiting(found.oldest, now)}; dead letters {found.dead_letters}")
+    for problem in found.build_problems:
+        say(f"\n{problem} (what is served goes on)")
+    parts = [f"{found.build_lag:,} of it builds"] if found.build_lag else []
+    parts += [f"{found.bulk_lag:,} of it waits in the bulk lane"] if found.bulk_lag else []
+    apart = "".join(f", {part}" for part in parts)
+    say(
+        f"\nuncommitted lag {found.lag:,}{apart}; oldest unsynced: {_waiting(found.oldest, now)}; dead letters {found.dead_letters}"
+    )
 
 
 def _waiting(waiting: Waiting | None, now: datetime) -> str:

@@ -96,7 +96,11 @@ def _tell(found: Timeline) -> None:
         say("")
         stdout().print(holdings)
     _tell_chunks(found)
-    ahead = [f"{each.group}: {each.records:,} records of {each.topic}[{each.partition}]" for each in found.in_front if each.records]
+    ahead = [
+        f"{each.group}{' (a build)' if each.build else ''}: {each.records:,} records of {each.topic}[{each.partition}]"
+        for each in found.in_front
+        if each.records
+    ]
     if ahead:
         say("\nin front of it: " + "; ".join(ahead))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from schemas.batch import BUILD_STATES, BatchRecord
 from schemas.codec import decode
 from schemas.control import Control, Counted, Decision
 from streams.ports import InRecord
@@ -49,6 +50,8 @@ class Controls:
     """By Kafka key."""
     decided: dict[str, tuple[Decision, ...]] = field(default_factory=dict)
     """Tenant to what was decided, newest last."""
+    refusals: dict[bytes, Control] = field(default_factory=dict)
+    """Builds that a worker can't host, by Kafka key; see `refusals_of`."""
     _tripped: dict[str, dict[int, Control]] = field(default_factory=dict)
 
     def apply(self, record: InRecord) -> None:
@@ -60,6 +63,8 @@ class Controls:
         control = decode(record.value, Control)
         if control.kind == "pause":
             self.pauses[control.key] = control
+        elif control.kind == "refused":
+            self.refusals[control.key] = control
         elif control.kind == "decided" and control.tenant_id is not None:
             self.decided[control.tenant_id] = control.decisions
         elif control.tenant_id is not None and control.partition is not None:
@@ -70,6 +75,7 @@ class Controls:
 
     def _take_back(self, key: bytes) -> None:
         self.pauses.pop(key, None)
+        self.refusals.pop(key, None)
         kind, _, rest = key.decode("utf-8", "replace").partition("/")
         if kind == "breaker":
             tenant, _, partition = rest.partition("/")
@@ -85,6 +91,13 @@ class Controls:
     def pause_of_stage(self, stage: str) -> Control | None:
         """Return the pause of ``parser`` or of ``batch:<id>``, or None."""
         return self.pauses.get(f"pause/stage/{stage}".encode()) if self.pauses else None
+
+    def refusals_of(self, batch: BatchRecord) -> tuple[Control, ...]:
+        """Return who can't host a batch as it stands now, oldest first: nothing for one that is no build (any more)."""
+        if batch.state not in BUILD_STATES:
+            return ()
+        mine = (each for each in self.refusals.values() if each.stage == f"batch:{batch.batch}" and each.claim == batch.claim)
+        return tuple(sorted(mine, key=lambda each: (each.at, each.by)))
 
     def open_breaker(self, tenant: str) -> Open | None:
         """Return the tenant's breaker where it is open: where it tripped knowing all that was decided."""

@@ -8,10 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from chunking.manifest import Manifest
-from schemas.batch import LIVE_STATES, BatchRecord
+from schemas.batch import BUILD_STATES, LIVE_STATES, BatchRecord
+from streams.batches.hosts import Hosts
 from streams.batches.parser_versions import advice
 from streams.controls.standing import Standing, pauses_json, read_standing
+from streams.controls.state import Controls
 from streams.kafka.client import cluster_topics, make_admin
+from streams.kafka.members import group_members
 from streams.kafka.read import read_topic
 from streams.ports import InRecord, VectorIndex
 from streams.reading.waiting import GroupLag, Waiting, group_lags, oldest_waiting
@@ -60,6 +63,8 @@ class Status:
     problems: tuple[str, ...]
     standing: Standing
     """What is paused, open and held."""
+    hosts: tuple[Hosts, ...] = ()
+    """Who hosts each build."""
 
     @property
     def parser_changes(self) -> tuple[str, ...]:
@@ -68,9 +73,19 @@ class Status:
         return tuple(words for record in live if (words := advice(record)))
 
     @property
+    def build_problems(self) -> tuple[str, ...]:
+        """What keeps builds from going on. Nothing that is served waits for them."""
+        return tuple(each.problem for each in self.hosts if each.problem)
+
+    @property
     def lag(self) -> int:
-        """Records ahead of all groups."""
+        """Records ahead of all groups, by what they committed: what is done and not committed yet counts."""
         return sum(group.lag for group in self.groups)
+
+    @property
+    def build_lag(self) -> int:
+        """Records ahead of builds; part of `lag`."""
+        return sum(group.lag for group in self.groups if group.lane == "build")
 
     @property
     def bulk_lag(self) -> int:
@@ -83,6 +98,8 @@ class Status:
             "batches": [_batch_json(batch) for batch in self.batches],
             "lag": self.lag,
             "bulk_lag": self.bulk_lag,
+            "build_lag": self.build_lag,
+            "build_problems": list(self.build_problems),
             "groups": [_group_json(group) for group in self.groups],
             "oldest_unsynced": _waiting_json(self.oldest, now),
             "dead_letters": self.dead_letters,
@@ -107,6 +124,7 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
     live = [batch for batch in batches if batch.state in LIVE_STATES]
     groups = group_lags(settings, live)
     problems = [view.problem] if view.problem else []
+    standing = read_standing(settings)
     if not batches:
         problems.append("no batch yet: run docdelta init --policy FILE")
     return Status(
@@ -120,11 +138,28 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
             for batch in batches
         ),
         groups=tuple(groups),
-        oldest=oldest_waiting(settings.kafka, groups),
+        oldest=oldest_waiting(settings.kafka, [group for group in groups if group.lane != "build"]),
         dead_letters=read_letters(settings).open_count,
         alias=settings.qdrant.alias,
         problems=tuple(problems),
-        standing=read_standing(settings),
+        standing=standing,
+        hosts=_hosts(settings, batches, groups, standing.controls),
+    )
+
+
+def _hosts(settings: Settings, batches: list[BatchRecord], groups: list[GroupLag], controls: Controls) -> tuple[Hosts, ...]:
+    """Return who hosts each build that is not through."""
+    named = {settings.topics.batch_group(batch.batch): batch for batch in batches if batch.state in BUILD_STATES}
+    behind = [group for group in groups if group.group in named and group.lag]
+    members = group_members(settings.kafka, [group.group for group in behind])
+    return tuple(
+        Hosts(
+            named[group.group].batch,
+            members.get(group.group),
+            controls.refusals_of(named[group.group]),
+            began=any(each.committed is not None for each in group.partitions),
+        )
+        for group in behind
     )
 
 

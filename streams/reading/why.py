@@ -60,6 +60,8 @@ class Why:
     dead_letters: tuple[DeadLetter, ...] = ()
     """Oldest first; of repeats of one source record the last."""
     problems: tuple[str, ...] = field(default=())
+    builds: frozenset[str] = frozenset()
+    """Batches that nobody is served from yet: what they refused does not say how the document is served."""
 
     @property
     def state(self) -> State:
@@ -100,7 +102,9 @@ class Why:
         """Return the receipts about the newest revision. A "stale" of the parser is about an event that came late, not about it."""
         newest = self.seen.revision if self.seen else 0
         return [
-            receipt for receipt in self.receipts if receipt.revision >= newest and (receipt.batch or receipt.outcome != "stale")
+            receipt
+            for receipt in self.receipts
+            if receipt.revision >= newest and receipt.batch not in self.builds and (receipt.batch or receipt.outcome != "stale")
         ]
 
     def _refusal(self) -> str:
@@ -108,6 +112,8 @@ class Why:
         settled = self._settled()
         told = [receipt.reason for receipt in settled if receipt.outcome == "dead_lettered" and not _healed(receipt, settled)]
         for letter in self.dead_letters:
+            if letter.batch in self.builds:
+                continue
             if self.seen is None:
                 told.append(letter.reason)
             elif letter.revision is None:

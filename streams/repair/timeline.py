@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chunking.manifest import Manifest
-from schemas.batch import LIVE_STATES, BatchRecord
+from schemas.batch import BUILD_STATES, LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord, decode
 from schemas.control import Control
 from schemas.document_change import FORGET, DocumentChange
@@ -84,6 +84,8 @@ class InFront:
     topic: str
     partition: int
     records: int
+    build: bool = False
+    """The group builds a batch that nobody is served from yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,13 @@ class Timeline:
                 for each in self.letters
             ],
             "in_front": [
-                {"group": each.group, "topic": each.topic, "partition": each.partition, "records": each.records}
+                {
+                    "group": each.group,
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "records": each.records,
+                    "build": each.build,
+                }
                 for each in self.in_front
             ],
             "held": None if self.held is None else self.held.model_dump(mode="json", exclude={"value", "headers", "title"}),
@@ -183,8 +191,9 @@ def read_timeline(
     open_places = {letter.place for letter in letters if letter.state == "open"}
     refused = [each for each in read_topic(kafka, topics.dead_letters, key) if (each.partition, each.offset) in open_places]
     newest = newest_seen([*bulk, *documents])
-    why = Why(tenant_id, document_id, newest, last_receipts(receipts), indexed, dead_letters_of(refused), problems)
     live = [batch for batch in read_batches(settings) if batch.state in LIVE_STATES]
+    builds = frozenset(batch.batch for batch in live if batch.state in BUILD_STATES)
+    why = Why(tenant_id, document_id, newest, last_receipts(receipts), indexed, dead_letters_of(refused), problems, builds)
     controls, held = _stops(settings, key, there)
     holdings = tuple(_holding(settings, batch, key, indexed) for batch in live)
     in_front = _in_front(settings, live, key, documents, parsed)
@@ -297,7 +306,7 @@ def what_would_fix(
         return Fix("send it", f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")
     if why.state == "dead_lettered":
         return Fix("send it with a higher revision", f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")
-    waiting = [each for each in in_front if each.records]
+    waiting = [each for each in in_front if each.records and not each.build]
     for each in waiting:
         stage = "parser" if each.group == topics.parser_group else f"batch:{each.group.removeprefix(topics.batch_group(''))}"
         if controls.pause_of_stage(stage) is not None:
@@ -311,6 +320,11 @@ def what_would_fix(
         return Fix(words + (", a delta was refused" if doubtful.suspect else ""), f"docdelta reindex {quoted(name)}")
     if why.state in ("waiting", "held"):
         return Fix("no stage has it in front of it and none has settled it", f"docdelta reindex {quoted(name)}")
+    building = [each for each in in_front if each.records and each.build]
+    if building:
+        most = max(building, key=lambda each: each.records)
+        words = f"nothing to mend where it is served; the build of {most.group.removeprefix(topics.batch_group(''))} has"
+        return Fix(f"{words} {most.records:,} records in front of it", "docdelta batches")
     return Fix("nothing to mend")
 
 
@@ -371,7 +385,7 @@ def _in_front(
         home = partition_of(key, len(ours)) if ours else 0
         for each in group.partitions:
             if each.partition == home:
-                found.append(InFront(group.group, each.topic, each.partition, _ahead(each, newest.get(each.topic))))
+                found.append(InFront(group.group, each.topic, each.partition, _ahead(each, newest.get(each.topic)), group.lane == "build"))
     return tuple(found)
 
 

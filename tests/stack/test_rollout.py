@@ -343,14 +343,21 @@ async def test_a_change_of_payload_rules_embeds_nothing_and_a_pace_can_be_set_wh
 
 
 async def a_build_that_can_not_be_hosted_takes_nobody_down(site: Site) -> None:
-    """A model that no worker has: the worker says so and goes on with what is served; the build is given up."""
+    """A model that no worker has: the worker says so where commands look, goes on with what is served; the build is given up."""
     stack = site.stack
     absent = POLICY.replace("version: 1", "version: 4").replace("hashing-v1", "absent-model")
     (stack.folder / "v4.yaml").write_text(absent, encoding="utf-8")
-    done = await stack.docdelta("rollout", "v4.yaml", "--auto", "--timeout", "4")
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = await stack.docdelta("rollout", "v4.yaml", "--auto")  # and it does not wait for ever
+    assert done.returncode == 5, done.stdout + done.stderr
     assert "time unknown here" in done.stdout
+    words = f"no worker hosts {batch_of(absent)}: "
+    assert words in done.stderr
+    assert "absent-model" in done.stderr.partition(words)[2]
     assert "build can't be hosted here" in stack.log()
+    listed, status = await stack.docdelta("batches"), await stack.docdelta("status", "--json")
+    assert words in listed.stdout
+    assert (listed.returncode, status.returncode) == (0, 0), "what is served goes on"
+    assert [problem.startswith(words) for problem in json.loads(status.stdout)["build_problems"]] == [True]
     await site.edit(2)
     await site.check(POLICY, MORE_PAYLOAD)
     gone = await stack.docdelta("retire", batch_of(absent), "--yes")

@@ -44,6 +44,7 @@ SEEN_WITHIN: Mapping[str, float] = {
     "held": BY_THE_LOG,
     "breaker_open": BY_THE_LOG,
     "paused": BY_THE_LOG,
+    "build_refused": BY_LAG + BY_THE_LOG,
     "gate_fails": BY_LAG + feeds.GATE_SECONDS + feeds.AGAIN_SECONDS,
     "worker_away": by_a_worker(0),
     "worker_waits": by_a_worker(0),

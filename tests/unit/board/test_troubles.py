@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.batch import BatchRecord
+from schemas.control import Control
 from streams import metrics
 from streams.board.lag_book import GroupRow, LagBook
 from streams.board.state import BoardState
@@ -22,6 +23,7 @@ from tests.unit.board.test_state import BEGIN, NOW, batch, held, letter
 
 GROUP = GroupRow("docdelta-parser", "", "live", 3, NOW - 5, NOW - 5, 1, (), 0)
 SOUND = Surroundings(lag_at=NOW, alias_target="v1", grace_seconds=60)
+REFUSAL = Control(kind="refused", at=BEGIN, stage="batch:v2", by="host-1", reason="model is missing", claim="c")
 WORKER = """
 docdelta_waiting_operations{side="index"} 0
 docdelta_embedder_call_seconds_sum 10
@@ -57,8 +59,8 @@ def around(**facts: Any) -> Surroundings:
     return dataclasses.replace(SOUND, **facts)
 
 
-STANDS = ("stall_seconds{app=\"parser\"} 0", "stall_seconds{app=\"parser\"} 40")
-UNCONFIRMED = ("unconfirmed_seconds{app=\"parser\"} 0", "unconfirmed_seconds{app=\"parser\"} 40")
+STANDS = ('stall_seconds{app="parser"} 0', 'stall_seconds{app="parser"} 40')
+UNCONFIRMED = ('unconfirmed_seconds{app="parser"} 0', 'unconfirmed_seconds{app="parser"} 40')
 BAD = GateVerdict(NOW, (GateLine("lag", True, "0", "", True), GateLine("refused", False, "3 documents", "mend them", False)))
 WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
 
@@ -73,6 +75,8 @@ WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
         ("alias_differs", {"alias_target": "other"}),
         ("nobody_works", {"groups": (dataclasses.replace(GROUP, members=0),)}),
         ("group_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110),)}),
+        ("build_refused", {"groups": (dataclasses.replace(GROUP, members=0, lane="build"),), "refused": {GROUP.group: (REFUSAL,)}}),
+        ("build_refused", {"groups": (dataclasses.replace(GROUP, members=None),), "refused": {GROUP.group: (REFUSAL,)}}),
         ("build_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110, lane="build"),)}),
         ("bulk_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110, lane="bulk"),)}),
         ("documents_wait", {"tenants": {"acme": NOW - 700}}),

@@ -67,6 +67,7 @@ def paused(stage: str) -> Controls:
 
 
 GOOD = receipt(5, "indexed")
+BUILDING = InFront(TOPICS.batch_group("v2"), TOPICS.parsed, 0, 40, build=True)
 BEHIND = InFront(TOPICS.parser_group, TOPICS.documents, 0, 12)
 WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
 
@@ -95,6 +96,14 @@ WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
             id="its-stage-is-paused",
         ),
         pytest.param(why(), {"in_front": [BEHIND]}, "12 records", "docdelta worker", id="it-waits"),
+        pytest.param(why(), {"in_front": [BEHIND, BUILDING]}, "12 records", "docdelta worker", id="it-waits-and-a-build-does"),
+        pytest.param(
+            why(GOOD),
+            {"in_front": [BUILDING]},
+            "nothing to mend where it is served; the build of v2 has 40 records",
+            "docdelta batches",
+            id="only-a-build-waits",
+        ),
         pytest.param(
             why(GOOD),
             {"holdings": [Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c2", "c3"))]},
