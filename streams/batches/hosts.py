@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.batch import BUILD_STATES, BatchRecord
 from schemas.control import Control
-from streams.controls.state import Controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,3 @@ class Hosts:
         """Return what the first worker said, and how many more there are."""
         first, *rest = self.refusals
         return f"{first.by} says: {first.reason}" + (f" ({len(rest)} more workers refuse it)" if rest else "")
-
-
-def hosts_of(batch: BatchRecord, controls: Controls, members: int | None, began: bool) -> Hosts | None:
-    """Return who hosts a build; None for a batch that is none."""
-    if batch.state not in BUILD_STATES:
-        return None
-    return Hosts(batch.batch, members, controls.refusals_of(batch), began)
