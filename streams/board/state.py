@@ -131,6 +131,8 @@ class BoardState:
         self.other_tenants = Tally()
         self.letters: OrderedDict[str, Letter] = OrderedDict()
         """Open ones, newest last."""
+        self.refused: OrderedDict[Document | str, dict[str, None]] = OrderedDict()
+        """Open letters by document, one that names none under its own name; what was refused last is last."""
         self.letters_written = 0
         """All there ever were, repeats left out."""
         self.letters_forgotten = 0
@@ -143,7 +145,6 @@ class BoardState:
         self.troubled: OrderedDict[str, int] = OrderedDict()
         """Open letters and held changes by tenant; the tenant that got into trouble last is last."""
         self.slowest: list[Slow | None] = [None] * SLOWEST
-        self._of_document: dict[Document, set[str]] = {}
         self._titles = Newest(KNOWN_TITLES)
         self._closed = Newest(CLOSED_LETTERS)
         self._sources = Newest(CLOSED_LETTERS)
@@ -154,7 +155,7 @@ class BoardState:
     def take_receipt(self, receipt: Receipt, at: float, now: float) -> bool:
         """Count a receipt whose record was written `at` (seconds since 1970). Returns False for a repeat."""
         document = (receipt.tenant_id, receipt.document_id)
-        for name in tuple(self._of_document.get(document, ())):
+        for name in tuple(self.refused.get(document, ())):
             if heals(receipt, self.letters[name].entry):
                 self.close_letter(name)
         if receipt.title and receipt.outcome in ("dead_lettered", "held"):
@@ -187,8 +188,8 @@ class BoardState:
         entry = entry.model_copy(update={"reason": entry.reason[:REASON_CHARACTERS], "key": None})
         self.letters[name] = Letter(entry, document)
         self._trouble(document[0] if document else "", 1)
-        if document is not None:
-            self._of_document.setdefault(document, set()).add(name)
+        self.refused.setdefault(document or name, {})[name] = None
+        self.refused.move_to_end(document or name)
         if len(self.letters) > OPEN_LETTERS:
             self._forget_letter(next(iter(self.letters)))
             self.letters_forgotten += 1
@@ -242,6 +243,11 @@ class BoardState:
     def newest_letters(self, count: int) -> list[Letter]:
         """Return the newest open letters."""
         return list(islice(reversed(self.letters.values()), count))
+
+    def newest_refused(self, count: int) -> list[tuple[Letter, int]]:
+        """Return the newest open letter of each of the documents that were refused last, and how many of its are open."""
+        newest = islice(reversed(self.refused.values()), count)
+        return [(self.letters[next(reversed(names))], len(names)) for names in newest]
 
     def newest_held(self, count: int) -> list[Held]:
         """Return the changes that were held last."""
@@ -308,11 +314,10 @@ class BoardState:
         if letter is None:
             return
         self._trouble(letter.document[0] if letter.document else "", -1)
-        if letter.document is not None:
-            names = self._of_document[letter.document]
-            names.discard(name)
-            if not names:
-                del self._of_document[letter.document]
+        names = self.refused[letter.document or name]
+        del names[name]
+        if not names:
+            del self.refused[letter.document or name]
 
     def _hold(self, tenant: str, more: int) -> None:
         self.held_by[tenant] = self.held_by.get(tenant, 0) + more

@@ -125,7 +125,7 @@ def _batches(state: BoardState, book: LagBook, around: Surroundings, points: Poi
 
 def _worst(state: BoardState, book: LagBook, now: float) -> Section:
     found = [_held(each) for each in state.newest_held(SHOWN_WORST // 2)]
-    found += [_refused(state, each) for each in state.newest_letters(SHOWN_WORST) if each.document]
+    found += [_refused(state, each, count) for each, count in state.newest_refused(SHOWN_WORST) if each.document]
     if book.oldest is not None:
         found.insert(0, _waiting(book.oldest))
     return found[: SHOWN_WORST - SHOWN_SLOW] + [_slow(each) for each in state.slow(now, SHOWN_SLOW)]
@@ -136,10 +136,10 @@ def _held(held: Held) -> Section:
     return {"tenant": held.tenant, "document": held.document, "title": held.title, **words}
 
 
-def _refused(state: BoardState, letter: Letter) -> Section:
+def _refused(state: BoardState, letter: Letter, count: int) -> Section:
     tenant, document = letter.document or ("", "")
     words = {"kind": "refused", "reason": letter.entry.reason, "since": letter.at, "seconds": None}
-    action = {"action": "replay", "letter": letter.id}
+    action = {"action": "replay", "letter": letter.id, "letters": count}
     return {"tenant": tenant, "document": document, "title": state.title(letter.document), **words, **action}
 
 
@@ -159,6 +159,7 @@ def _letters(state: BoardState) -> Section:
     shown = [
         {
             "id": each.id,
+            "letters": count,
             "tenant": each.document[0] if each.document else "",
             "document": each.document[1] if each.document else "",
             "title": state.title(each.document),
@@ -170,7 +171,7 @@ def _letters(state: BoardState) -> Section:
             "source": f"{each.entry.topic}[{each.entry.partition}]@{each.entry.offset}",
             "at": each.at,
         }
-        for each in state.newest_letters(SHOWN_LETTERS)
+        for each, count in state.newest_refused(SHOWN_LETTERS)
     ]
     return {"open": state.open_letters, "written": state.letters_written, "shown": shown}
 

@@ -25,6 +25,7 @@ from streams.cli.dev_session import dashboard_of
 from streams.embedded.stack import EmbeddedStack, ReceiptBook
 from streams.kafka.produce import OutRecord, produce_all
 from streams.settings import DashboardSettings, EmbedderSettings, KafkaSettings, Settings
+from tests.contracts.qdrant_shim import Fault
 from tests.stack.rig import POLICY, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port
 from tests.support.browser import Browser, chromium, missing
@@ -89,8 +90,8 @@ async def test_the_page_shows_a_scripted_history(apache_settings: KafkaSettings,
         await stack.put(*pages, upsert("e0", 1, a_page("e0"), tenant="other"))
         edit, renamed = upsert("d0", 2, a_page("d0", edit=" today")), upsert("d1", 2, a_page("d1"), title="Another")
         same, gone = upsert("d2", 2, a_page("d2"), title=EVIL), delete("d3", 2)
-        broken = upsert("d4", 2, "x", media_type="application/x-nonsense", title=EVIL)
-        await stack.put(edit, renamed, same, gone, broken)
+        broken = [upsert("d9", revision, "x", media_type="application/x-nonsense", title=EVIL) for revision in (2, 3)]
+        await stack.put(edit, renamed, same, gone, *broken)
         await stack.send_raw((b"nonsense", b"{"))
 
         async with dashboard(stack) as url, chromium() as browser:
@@ -100,6 +101,7 @@ async def test_the_page_shows_a_scripted_history(apache_settings: KafkaSettings,
             await _titles_are_text(browser)
             await _the_refused_event_is_shown_and_dropped(browser)
             await _a_document_is_sent_again(stack, browser)
+            await _a_refused_event_is_replayed(stack, browser)
             await _a_stopped_worker_shows(stack, browser)
             await _healed(stack, browser)
             assert await browser.complaints() == []
@@ -107,8 +109,8 @@ async def test_the_page_shows_a_scripted_history(apache_settings: KafkaSettings,
 
 async def _figures_are_true(stack: Rig, browser: Browser) -> None:
     truth = await once(stack)
-    assert len(truth) == 12
-    await until_number(browser, "#tile-letters .value", 2)
+    assert len(truth) == 13
+    await until_number(browser, "#tile-letters .value", 3)
     await until_number(browser, "#tile-settled .value", len(truth))
     await until_number(browser, "#tile-lag .value", 0)
     assert await number(browser, "#tile-avoided .value") == avoided(truth) > 0
@@ -125,7 +127,7 @@ async def _figures_are_true(stack: Rig, browser: Browser) -> None:
         open_, settled, indexed, computed = by_name[tenant][1], *by_name[tenant][3:6]
         expected = [len(mine), sum(r.outcome == "indexed" for r in mine), sum(r.embedded for r in mine)]
         assert [int(settled), int(indexed), int(computed)] == expected, tenant
-        assert int(open_) == (tenant == "acme")
+        assert int(open_) == (2 if tenant == "acme" else 0)
     changed = [receipt for receipt in truth if receipt.outcome == "indexed"]
     assert (await browser.text("#hour-figures")).startswith(f"{len(changed)} changes")
     assert "active" in await browser.text("#batches")
@@ -147,7 +149,8 @@ async def _titles_are_text(browser: Browser) -> None:
 async def _the_refused_event_is_shown_and_dropped(browser: Browser) -> None:
     rows = await browser.run("return [...document.querySelectorAll('#letters tbody tr')].map(r => [r.dataset.row, r.innerText])")
     (stray,) = [name for name, text in rows if "no document named" in text]
-    (named,) = [name for name, text in rows if name != stray]
+    ((named, text),) = [row for row in rows if row[0] != stray]
+    assert "2 of its events are refused" in text, "one row a document"
     await browser.click(f"[data-focus='show {named}']")
     await browser.until("return document.querySelector('#letter-event')?.innerText.includes('application/x-nonsense')")
     assert EVIL in await browser.text("#letter-event")
@@ -157,11 +160,11 @@ async def _the_refused_event_is_shown_and_dropped(browser: Browser) -> None:
     await browser.click("[data-focus=drop]")
     await browser.until("return document.querySelector('#dialog-said').innerText.startsWith('Dropped')")
     await browser.click("#dialog-close")
-    await until_number(browser, "#tile-letters .value", 1)
+    await until_number(browser, "#tile-letters .value", 2)
 
 
 async def _a_document_is_sent_again(stack: Rig, browser: Browser) -> None:
-    assert await browser.run("return document.querySelector('#worst [data-row=\"acme/d4\"] button').innerText") == "Replay"
+    assert await browser.run("return document.querySelector('#worst [data-row=\"acme/d9\"] button').innerText") == "Replay"
     await browser.click("#worst tr:last-child button")  # one of the slow ones: why, and from there re-index
     await browser.until("return document.querySelector('[data-focus=reindex]') !== null")
     assert "is settled" in await browser.text("#dialog-body")
@@ -171,7 +174,26 @@ async def _a_document_is_sent_again(stack: Rig, browser: Browser) -> None:
     await stack.receipts_when(lambda receipts: any("#reindex" in receipt.event_id for receipt in receipts))
     again = [receipt for receipt in await once(stack) if "#reindex" in receipt.event_id]
     assert [(receipt.outcome, receipt.embedded) for receipt in again] == [("unchanged", 0)]
-    await until_number(browser, "#tile-settled .value", 13)
+    await until_number(browser, "#tile-settled .value", 14)
+
+
+async def _a_refused_event_is_replayed(stack: Rig, browser: Browser) -> None:
+    """The index refuses a page, the cause is mended, and its row is pressed: the page goes through, and the row is gone."""
+    stack.shim.faults += [Fault(match=f"/{stack.collection}/points/batch", status=422, words="refused by the test")] * 1000
+    (refused,) = (await stack.put(upsert("d5", 2, a_page("d5", edit=" at last"), title=EVIL))).values()
+    assert refused.outcome == "dead_lettered"
+    stack.shim.faults.clear()
+    await until_number(browser, "#tile-letters .value", 3)
+    replay = '#worst [data-focus="worst refused acme/d5"]'
+    await browser.until("return document.querySelector(arguments[0])?.innerText === 'Replay'", replay)
+    assert "refused by the test" in await browser.run("return document.querySelector(arguments[0]).closest('tr').innerText", replay)
+    await browser.click(replay)
+    await browser.until("return document.querySelector('#dialog-said').innerText.startsWith('Sent again')")
+    await browser.click("#dialog-close")
+    await until_number(browser, "#tile-letters .value", 2)
+    await browser.until("return document.querySelector(arguments[0]) === null", replay)
+    await until_number(browser, "#tile-settled .value", 16)
+    assert any("at last" in point["text"] for point in (await stack.points()).values())
 
 
 async def _a_stopped_worker_shows(stack: Rig, browser: Browser) -> None:
@@ -188,7 +210,7 @@ async def _a_stopped_worker_shows(stack: Rig, browser: Browser) -> None:
 
 async def _healed(stack: Rig, browser: Browser) -> None:
     """The worker comes back, and the document that was refused is sent anew: nothing is red."""
-    mended = upsert("d4", 6, a_page("d4", edit=" mended"))
+    mended = upsert("d9", 6, a_page("d9", edit=" mended"))
     stack.start("two")
     await stack.put(mended)
     await until_number(browser, "#tile-lag .value", 0)

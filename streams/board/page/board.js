@@ -71,7 +71,8 @@ function table(caption, columns, rows) {
   return el("table", { class: "rows", role: "table" }, el("caption", {}, caption),
     el("thead", { role: "rowgroup" }, head), el("tbody", { role: "rowgroup" }, body));
 }
-const named = (tenant, document, title) => [document ? `${tenant}/${document}` : say("letters.nobody"), title ? el("small", {}, title) : null];
+const named = (tenant, document, title, letters = 0) => [document ? `${tenant}/${document}` : say("letters.nobody"), title ? el("small", {}, title) : null,
+  letters > 1 ? el("small", { class: "quiet below" }, say("letters.count", { letters: number(letters) })) : null];
 const tag = (text, colour = "") => el("span", { class: `tag ${colour}` }, text);
 
 // Sections
@@ -134,7 +135,7 @@ const render = {
       const focus = `worst ${each.kind} ${label}`;
       const act = each.action === "replay" ? button("replay", focus, label, () => replay(each.letter, label))
         : button("why", focus, label, () => why(each.tenant, each.document));
-      const row = [named(each.tenant, each.document, each.title), [tag(say(`kind.${each.kind}`), colour), " ", reason],
+      const row = [named(each.tenant, each.document, each.title, each.letters), [tag(say(`kind.${each.kind}`), colour), " ", reason],
         each.since ? ticking(each.since, "ago") : say("unknown"), act];
       row.key = label;
       return row;
@@ -148,7 +149,7 @@ const render = {
     $("letters-note").textContent = found.open ? say("letters.note", { open: number(found.open), shown: number(found.shown.length) }) : "";
     const rows = found.shown.map((each) => {
       const label = each.document ? `${each.tenant}/${each.document}` : each.id;
-      const row = [named(each.tenant, each.document, each.title),
+      const row = [named(each.tenant, each.document, each.title, each.letters),
         [tag(each.error, "red"), " ", each.reason],
         [each.stage, each.batch ? el("small", { class: "quiet below" }, each.batch) : null],
         ticking(each.at, "ago"),

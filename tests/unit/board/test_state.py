@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -177,6 +180,20 @@ def test_a_letter_that_repeats_another_is_that_one() -> None:
     assert (state.open_letters, state.letters_written) == (1, 1)
 
 
+def test_a_document_is_listed_once_however_many_of_its_events_are_refused() -> None:
+    state = BoardState()
+    for offset, (document, revision) in enumerate([("a", 1), ("b", 1), ("a", 2), ("", None), ("a", 3)]):
+        state.take_letter(letter(document, revision, offset), 0, offset)
+    assert [(each.id, count) for each, count in state.newest_refused(9)] == [("0-4", 3), ("0-3", 1), ("0-1", 1)]
+    assert [(row["id"], row["letters"]) for row in page(state)["letters"]["shown"]] == [("0-4", 3), ("0-3", 1), ("0-1", 1)]  # type: ignore[index]
+    assert [(row["document"], row["letters"]) for row in page(state)["worst"]] == [("a", 3), ("b", 1)]  # type: ignore[attr-defined]
+    state.close_letter("0-4")
+    assert [(each.id, count) for each, count in state.newest_refused(1)] == [("0-2", 2)]
+    take(state, receipt("a", 2))
+    assert [each.document for each, _ in state.newest_refused(9)] == [None, ("acme", "b")]
+    assert state.open_letters == sum(count for _, count in state.newest_refused(9)) == 2
+
+
 def test_a_held_change_is_held_until_it_is_taken_back() -> None:
     state = BoardState()
     state.take_held("acme", "a", held("acme", "a"))
@@ -199,6 +216,88 @@ def _history(chunks: int, a_document: int, tenants: int) -> Iterator[Receipt]:
         yield receipt(
             f"d{number}", tenant_id=f"t{number % tenants}", added=a_document, embedded=a_document, title="x" * 500, after=after
         )
+
+
+class _Touched(OrderedDict[Any, Any]):
+    """A dictionary that counts the entries that are looked at."""
+
+    count = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        _Touched.count += 1
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        _Touched.count += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._counted(super().__iter__())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._counted(super().__reversed__())
+
+    def values(self) -> Any:
+        return _Values(self)
+
+    def items(self) -> Any:
+        raise AssertionError("nothing that is shown needs all of it")
+
+    def _counted(self, entries: Iterator[Any]) -> Iterator[Any]:
+        for each in entries:
+            _Touched.count += 1
+            yield each
+
+
+class _Values:
+    def __init__(self, entries: _Touched) -> None:
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Any]:
+        return (OrderedDict.__getitem__(self._entries, key) for key in self._entries)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return (OrderedDict.__getitem__(self._entries, key) for key in reversed(self._entries))
+
+
+def _grown(letters: int, tenants: int, documents: int) -> BoardState:
+    """Return a state with so much behind it, and a chunk of twenty for each document."""
+    state = BoardState()
+    state.take_batches([batch("v1")], "docdelta")
+    for number in range(letters):
+        state.take_letter(letter(f"bad{number}", offset=number, tenant=f"t{number % tenants}"), 0, number)
+        state.take_held(f"t{number % tenants}", f"held{number}", held(f"t{number % tenants}", f"held{number}"))
+    for each in _history(20 * documents, 20, tenants):
+        state.take_receipt(each, NOW, NOW)
+    return state
+
+
+def _work(state: BoardState) -> tuple[int, int, int]:
+    """Return what one view of the page costs: entries looked at, lines of code run, bytes sent."""
+    for name, value in vars(state).items():
+        if isinstance(value, dict):
+            setattr(state, name, _Touched(value))
+    lines, _Touched.count = 0, 0
+
+    def traced(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return traced
+
+    sys.settrace(traced)
+    try:
+        found = page(state)
+    finally:
+        sys.settrace(None)
+    return _Touched.count, lines, len(json.dumps(found, ensure_ascii=False).encode())
+
+
+def test_a_view_costs_the_same_however_much_there_is() -> None:
+    """10,000 letters and as many held changes, 1,000 tenants, 1,000,000 chunks, against a hundredth of it: counted, not timed."""
+    small, large = _work(_grown(100, 50, 500)), _work(_grown(10_000, 1_000, 50_000))
+    assert large[0] <= small[0] <= 500, "entries of what is kept"
+    assert large[1] <= 1.02 * small[1], "lines of code"
+    assert large[2] <= 1.1 * small[2], "bytes: longer numbers, not more of them"
 
 
 def _sizes(state: BoardState) -> dict[str, int]:

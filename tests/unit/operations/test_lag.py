@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from schemas.batch import BatchRecord, BatchState, EmbeddingRecord, LaunchRecord
+from schemas.receipt import Receipt
 from streams import metrics
 from streams.kafka.offsets import PartitionLag
 from streams.lag import Ahead, Reading, build_progress, show
@@ -53,6 +54,26 @@ def test_only_the_tenants_that_wait_longest_are_shown() -> None:
     show(reading, [], SETTINGS, NOW)
     shown = [sample for family in metrics.OLDEST_UNSYNCED.collect() for sample in family.samples]
     assert len(shown) == metrics.TOP_TENANTS
+
+
+def test_what_a_scrape_says_does_not_grow_with_letters_tenants_and_chunks() -> None:
+    """10,000 letters, 1,000 tenants that wait, are held and paused, 1,000,000 chunks: as many samples as with a hundredth."""
+
+    def scraped(letters: int, tenants: int, documents: int) -> int:
+        since = {f"t{n}": NOW - n for n in range(tenants)}
+        show(Reading((), {("g", PARSED, 0): Ahead(0, NOW - 999, since)}, letters), [batch("v1", "active")], SETTINGS, NOW)
+        metrics.breakers_open(since)
+        metrics.paused(since)
+        for number in range(documents):
+            fields = {"tenant_id": f"t{number % tenants}", "document_id": f"d{number}", "event_id": f"{number}", "added": 20}
+            metrics.settled(Receipt(revision=1, batch="v1", stage="indexer", outcome="indexed", **fields))
+        assert value("docdelta_dead_letter_records") == letters
+        return len(metrics.exposition().splitlines())
+
+    assert scraped(100, 10, 500) == scraped(10_000, 1_000, 50_000)
+    metrics.breakers_open({})
+    metrics.paused({})
+    show(Reading((), {}, 0), [], SETTINGS, NOW)
 
 
 def test_gauges_are_those_of_the_last_reading_and_of_no_earlier_one() -> None:
