@@ -54,10 +54,12 @@ COMMAND_STEPS = {
     "retire.group": "retire ④: its group is gone; its topics are there",
     "replay.sent": "replay ①: events of a group of dead letters are out; the letters are open",
     "reindex.sent": "re-index: one more event is out; the rest is not",
+    "repair.spoiled": "audit --repair ①: the hashes of one more document's wrong points are taken away; no event is out",
+    "repair.sent": "audit --repair ②: documents are sent again; deletes of those that nobody knows are not",
     "gc.letters": "gc ①: old letters are off the broker; their index still names them",
     "gc.deletes": "gc ③: the old deletes of one more partition are followed by a null value",
 }
-"""Steps of the commands that carry a batch through its life (tests/stack/test_rollout.py)."""
+"""Steps of commands, each killed there in tests/stack (rollout, repair, audit) or tests/crash/stack (what holds)."""
 
 _left: dict[str, int] = {}
 

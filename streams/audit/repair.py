@@ -23,6 +23,7 @@ from schemas.codec import encode
 from schemas.document_change import DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.audit.findings import MEANING, Finding
+from streams.crash_points import reached
 from streams.kafka.produce import OutRecord, produce_all
 from streams.ports import IndexPlan, VectorIndex
 from streams.repair.newest import Newest
@@ -106,6 +107,7 @@ async def repair(plan: RepairPlan, settings: Settings, index: VectorIndex, colle
     """Carry a plan out; return how many events the broker has confirmed. Workers do the rest. Safe to run twice."""
     for key, chunk_ids in plan.spoil.items():
         await spoil(index, collection, key, chunk_ids, plan)
+        reached("repair.spoiled")
     return await asyncio.to_thread(_send, plan, settings, run)
 
 
@@ -128,6 +130,7 @@ def _send(plan: RepairPlan, settings: Settings, run: str) -> int:
     if plan.reindex:
         documents = tuple(split_document_key(key) for key in plan.reindex)
         sent += reindex_documents(settings, Selection(documents=documents), run=run).sent
+    reached("repair.sent")
     deletes = []
     for key, revision in plan.delete.items():
         tenant, document = split_document_key(key)

@@ -51,8 +51,8 @@ class Ruling:
         return (
             f"{head}are dropped, and so are deletes that stand in [documents] or wait in [bulk] now; the documents stay served; "
             "what is sent later is counted anew.\n"
-            "Whoever sent them believes that they went: the next sync of a folder does not send them again (sync --delete --all does); "
-            "a file that comes back is sent, and settles as unchanged"
+            "Whoever sent them believes that they went: the next sync of a folder does not send them again (sync --delete --all "
+            "does); a file that comes back is sent, and settles as unchanged"
         )
 
 

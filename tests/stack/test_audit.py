@@ -15,6 +15,8 @@ from typing import Any
 from qdrant_client import models
 
 from chunking.identity import point_id
+from schemas.codec import decode
+from schemas.document_change import DocumentChange
 from schemas.receipt import Receipt
 from streams.index.marks import marks_of
 from streams.kafka.admin import delete_topics
@@ -28,7 +30,7 @@ from tests.stack.rig import PARTITIONS, Rig, a_page, delete, rig, upsert
 from tests.stack.scrape import free_port, scrape_when
 from tests.support.patience import PATIENCE
 
-DRIFT, CLEAN = 6, 0
+DRIFT, CLEAN, KILLED = 6, 0, -9
 OFTEN = {"DOCDELTA_AUDIT__EVERY_SECONDS": "1", "DOCDELTA_AUDIT__POINTS_PER_SECOND": "5000"}
 
 
@@ -136,8 +138,9 @@ async def test_each_fault_is_named_mended_and_stays_away(tansu_settings: KafkaSe
         with_sample = in_index | {"wrong_vector": 1, "wrong_payload": 2}
         await audit(stack, "--sample", "1000", **with_sample)
 
-        report = await audit(stack, "--sample", "1000", "--repair", **with_sample)
-        assert report["repair"] == {"sent_again": 6, "deleted": 1, "left": []}
+        await _killed_repairs(stack)
+        report = await audit(stack, "--sample", "1000", "--repair", left_over_point=1)
+        assert report["repair"] == {"sent_again": 0, "deleted": 1, "left": []}, "the delete of what nobody knows was not out"
         await audit_when_clean(stack, "--sample", "1000")
         await stack.check(pages.values())
         assert await embedded(stack) - before == 3, "two points that were missing, and one vector"
@@ -156,6 +159,21 @@ async def test_each_fault_is_named_mended_and_stays_away(tansu_settings: KafkaSe
         await audit_when_clean(stack)
         await stack.check(pages.values())
         assert await embedded(stack) - before == 3
+
+
+async def _killed_repairs(stack: Rig) -> None:
+    """A repair dies when the first hash is taken away, and a second one when the documents are sent again; then wait for these."""
+    for step in ("repair.spoiled", "repair.sent"):
+        died = await stack.docdelta("audit", "--sample", "1000", "--repair", DOCDELTA_CRASH_AT=f"{step}:1")
+        assert died.returncode == KILLED, died.stdout + died.stderr
+    documents = await asyncio.to_thread(lambda: list(read_topic(stack.kafka, stack.settings.topics.documents)))
+    sent = [change.event_id for record in documents if record.value and (change := decode(record.value, DocumentChange)).reindex]
+    assert len(sent) == len(set(sent)) == 6
+    await stack.outcomes(sent)
+    deadline = time.monotonic() + PATIENCE
+    while (report := json.loads((await stack.docdelta("audit", "--json")).stdout))["counts"] != {"left_over_point": 1}:
+        assert time.monotonic() < deadline, report
+        await asyncio.sleep(0.5)
 
 
 async def _edit(stack: Rig, pages: dict[str, Any], rounds: int) -> None:
