@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from chunking.quick import quick
+
 NUMERAL = "〇零一二两兩三四五六七八九十百千万萬０-９0-9"
 _DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2, "○": 0}
 _UNITS = {"十": 10, "百": 100, "千": 1_000}
@@ -86,6 +88,7 @@ class Mark:
         return self.rule.marks is not Marks.ITEM and bool(self.rest) and _is_title(self.rest, self.rule.longest)
 
 
+_mark = quick(Mark)
 _N = f"[{NUMERAL}]{{1,9}}"
 _GAP = r"[ \t\u3000]{0,2}"
 RULES: tuple[ClauseRule, ...] = (
@@ -248,7 +251,7 @@ def _checked(rule: ClauseRule, mark: str, after: str) -> Mark | None:
         return None
     if rule.marks is Marks.HEADING and not _is_title(rest, rule.longest):
         return None
-    return Mark(rule, text, rest, rank)
+    return _mark(rule, text, rest, rank)
 
 
 def _refers(rule: ClauseRule, mark: str, rest: str, is_apart: bool) -> bool:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 
 from chunking.clauses import LONGEST_LINE, Mark, Marks, Rules, is_contents_line, rule_set
 from chunking.document import Block, BlockKind, Document, Span
+from chunking.quick import quick
 
 DEFAULT = rule_set()
 _DEEPEST_HEADING = 6
 _UNRANKED = -1
+_block, _span = quick(Block), quick(Span)
+_HEADING, _ITEM, _PARAGRAPH = BlockKind.HEADING, BlockKind.LIST_ITEM, BlockKind.PARAGRAPH
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
     marks = {
         index: rules.match(block.label) if block.label else None
         for index, block in enumerate(document.blocks)
-        if block.kind is BlockKind.HEADING
+        if block.kind is _HEADING
     }
     if not lines and not any(marks.values()):
         return document
@@ -67,7 +70,7 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
     items: list[int] = []
     blocks: list[Block] = []
     for index, block in enumerate(document.blocks):
-        if block.kind is BlockKind.HEADING:
+        if block.kind is _HEADING:
             blocks.append(levels.real(block, marks[index]))
             items.clear()
             continue
@@ -78,11 +81,11 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
             continue
         for span, mark, is_title in _pieces(document.text, block, marked):
             if mark is None:
-                blocks.append(Block(block.kind, span, page=block.page, attributes=block.attributes))
+                blocks.append(_block(block.kind, span, page=block.page, attributes=block.attributes))
                 items.clear()
             elif is_title:
                 level = levels.found(mark)
-                blocks.append(_marked(block, span, mark, BlockKind.HEADING, level=level, label=mark.label))
+                blocks.append(_marked(block, span, mark, _HEADING, level=level, label=mark.label))
                 items.clear()
             elif mark.rule.marks is Marks.ITEM or mark.rule.name in ("head", "roman"):
                 if not items:
@@ -90,7 +93,7 @@ def outline(document: Document, rules: Rules = DEFAULT) -> Document:
                 while items and items[-1] >= mark.rank:
                     items.pop()
                 items.append(mark.rank)
-                blocks.append(_marked(block, span, mark, BlockKind.LIST_ITEM, level=len(items), group=groups))
+                blocks.append(_marked(block, span, mark, _ITEM, level=len(items), group=groups))
             else:
                 blocks.append(_marked(block, span, mark, block.kind))
                 items.clear()
@@ -103,11 +106,12 @@ def heading_paths(blocks: Iterable[Block]) -> list[tuple[str, ...]]:
     stack: list[tuple[int, str]] = []
     path: tuple[str, ...] = ()
     for block in blocks:
-        if block.kind is BlockKind.HEADING:
-            while stack and stack[-1][0] >= block.level:
+        if block.kind is _HEADING:
+            level = block.level
+            while stack and stack[-1][0] >= level:
                 stack.pop()
-            stack.append((block.level, block.label))
-            path = tuple(label for _, label in stack if label)
+            stack.append((level, block.label))
+            path = tuple([label for _, label in stack if label])
         paths.append(path)
     return paths
 
@@ -120,10 +124,10 @@ def clauses_of(blocks: Iterable[Block]) -> list[str]:
     clauses: list[str] = []
     current = ""
     for block in blocks:
-        if block.kind is BlockKind.LIST_ITEM:
+        if block.kind is _ITEM:
             clauses.append(current + block.clause)
             continue
-        if block.clause or block.kind is BlockKind.HEADING:
+        if block.clause or block.kind is _HEADING:
             current = block.clause
         clauses.append(current)
     return clauses
@@ -159,7 +163,7 @@ class _Levels:
 def _marked(block: Block, span: Span, mark: Mark, kind: BlockKind, *, level: int = 0, label: str = "", group: int = 0) -> Block:
     """Return the part of a block that a mark begins."""
     attributes = {**block.attributes, "rule": mark.rule.name, "rank": str(mark.rank)}
-    return Block(kind, span, level, label, mark.clause, group, block.cells, block.page, attributes)
+    return _block(kind, span, level, label, mark.clause, group, block.cells, block.page, attributes)
 
 
 def _marked_lines(document: Document, rules: Rules) -> list[_Line]:
@@ -172,7 +176,7 @@ def _marked_lines(document: Document, rules: Rules) -> list[_Line]:
         if index < 0:
             continue
         block = blocks[index]
-        if block.kind is not BlockKind.PARAGRAPH or visible >= block.span.end:
+        if block.kind is not _PARAGRAPH or visible >= block.span.end:
             continue
         start = max(begin, block.span.start)
         if "\n" in text[start:visible]:
@@ -205,7 +209,7 @@ def _leave_out_contents(document: Document, lines: Sequence[_Line], marks: Mappi
             mark = marks[index]
             rank = mark.rank if mark is not None else _UNRANKED
             titles.append(_Title(block.span.start, block.span.end, block.label, rank, mark is None or _is_chapter(mark)))
-        elif "rank" in block.attributes and block.kind is BlockKind.LIST_ITEM:
+        elif "rank" in block.attributes and block.kind is _ITEM:
             titles.append(_Title(block.span.start, block.span.end, "", int(block.attributes["rank"]), False))
     titles.sort(key=lambda title: title.start)
     said = Counter(title.label for title in titles if title.is_chapter)
@@ -261,4 +265,4 @@ def _pieces(text: str, block: Block, lines: Sequence[_Line]) -> Iterable[tuple[S
         start += len(piece) - len(piece.lstrip())
         end -= len(piece) - len(piece.rstrip())
         if start < end:
-            yield Span(start, end), mark, is_title
+            yield _span(start, end), mark, is_title

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 NO_WALL = 99
 """A rank above all ranks."""
 
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""An odd factor: it spreads neighbouring checksums over 64 bits, and leaves unlike ones unlike."""
 _NEAR = 12
 _FAR = 200
 
@@ -23,65 +27,67 @@ def merge_order(text: str, starts: Sequence[int], end: int, ranks: Sequence[int]
     The first visible characters of an atom decide, more of them only between equals, so that a change further on leaves the order
     alone, and what stands behind the atom has no say. What is equal in all of them merges from the left. `end`: of the last atom.
     """
-    count = len(starts)
-    order = range(1, count) if chosen is None else chosen
-    seen: dict[str, int] = {}
-    near: dict[str, int] = {}
+    order = list(range(1, len(starts)) if chosen is None else chosen)
+    if len(order) < 2:
+        return order
     ends = [*starts[1:], end]
-    keys = [0] * count
+
+    def finer(index: int) -> int:
+        return _hash("".join(text[starts[index] : min(ends[index], starts[index] + _FAR)].split()))
+
+    heads = []
     for index in order:
-        start = starts[index]
-        raw = text[start : min(ends[index], start + 4 * _NEAR)]
-        key = seen.get(raw)
-        if key is None:
-            head = "".join(raw.split())[:_NEAR]
-            key = near.get(head)
-            if key is None:
-                key = near[head] = _hash(head)
-            seen[raw] = key
-        keys[index] = (ranks[index] + 1 << 64) + key
-    order = sorted(order, key=keys.__getitem__)
-    if len(near) < len(order):
-        far: dict[str, int] = {}
-
-        def finer(index: int) -> int:
-            raw = text[starts[index] : min(ends[index], starts[index] + _FAR)]
-            if raw not in far:
-                far[raw] = _hash("".join(raw.split()))
-            return far[raw]
-
-        _settle_ties(order, keys, finer)
+        start, stop = starts[index], ends[index]
+        head = "".join(text[start : min(stop, start + 2 * _NEAR)].split())
+        if len(head) < _NEAR and stop - start > 2 * _NEAR:
+            head = "".join(text[start : min(stop, start + 4 * _NEAR)].split())
+        heads.append(head[:_NEAR])
+    # Encoded all at once: a head holds no line feed.
+    hashes = list(map(zlib.crc32, "\n".join(heads).encode("utf-8", "surrogatepass").split(b"\n")))
+    keys = np.array(hashes, np.uint64) * _SPREAD
+    own_ranks = np.array([ranks[index] for index in order])
+    places = np.lexsort((keys, own_ranks))
+    keys, own_ranks = keys[places], own_ranks[places]
+    order = [order[place] for place in places.tolist()]
+    equals = np.flatnonzero((keys[1:] == keys[:-1]) & (own_ranks[1:] == own_ranks[:-1])).tolist()
+    position = 0
+    while position < len(equals):
+        begin = equals[position]  # the first of a run of equals; order[at] and order[at + 1] are equal for each `at` in `equals`
+        while position + 1 < len(equals) and equals[position + 1] == equals[position] + 1:
+            position += 1
+        after = equals[position] + 2
+        order[begin:after] = sorted(order[begin:after], key=lambda index: (finer(index), index))
+        position += 1
     return order
-
-
-def _settle_ties(order: list[int], keys: Sequence[int], finer: Callable[[int], int]) -> None:
-    """Sort each run of boundaries with equal keys by a finer key, then from the left."""
-    begin = 0
-    for after in range(1, len(order) + 1):
-        if after == len(order) or keys[order[after]] != keys[order[begin]]:
-            if after - begin > 1:
-                order[begin:after] = sorted(order[begin:after], key=lambda index: (finer(index), index))
-            begin = after
 
 
 def _hash(text: str) -> int:
     """Return a 64-bit hash that orders well: CRC-32, spread by a multiplication. Only the order of merges depends on it."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass")) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) * int(_SPREAD) & 0xFFFFFFFFFFFFFFFF
 
 
 def in_doubt(
-    weights: Sequence[int], extras: Sequence[int], ranks: Sequence[int], limit: int, wall: int
+    weights: Sequence[int], extras: Sequence[int], ranks: Sequence[int], limit: int, wall: int, whole: int = NO_WALL
 ) -> tuple[list[int], list[int]]:
-    """Return the boundaries that are walls, and those whose order matters: inside walled sections that are over the limit.
+    """Return the boundaries that never merge, and those whose order matters; over the rest everything merges.
 
-    A section within the limit merges into one whatever the order: when the turn of a boundary comes, all weaker ones have merged.
+    Never: walls, and those whose two atoms alone are over the limit. Between them a section within the limit merges into one
+    whatever the order: when the turn of a boundary comes, all weaker ones have merged. Not so where one inside is of rank `whole`
+    or above and stronger than an end of the section.
     """
-    walls = [index for index in range(1, len(ranks)) if ranks[index] >= wall]
+    count = len(ranks)
+    pairs = zip(itertools.count(1), weights, weights[1:], ranks[1:], strict=False)
+    never = [index for index, before, behind, rank in pairs if rank >= wall or before + behind > limit]
     doubtful: list[int] = []
-    for first, after in itertools.pairwise([0, *walls, len(ranks)]):
-        if after - first > 1 and sum(weights[first:after]) + max(extras[first:after]) > limit:
-            doubtful += range(first + 1, after)
-    return walls, doubtful
+    for first, after in itertools.pairwise([0, *never, count]):
+        if after - first < 2:
+            continue
+        if sum(weights[first:after]) + max(extras[first:after]) <= limit:
+            strongest = max(ranks[first + 1 : after])
+            if strongest < whole or ((first == 0 or ranks[first] >= strongest) and (after == count or ranks[after] >= strongest)):
+                continue
+        doubtful += range(first + 1, after)
+    return never, doubtful
 
 
 def pack_by_strength(

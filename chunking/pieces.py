@@ -5,7 +5,8 @@ Each level of marks is tried only on what the level above left too long; the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ Weigh = Callable[[str], int]
 """What a string weighs."""
 Size = Callable[[int, int], int]
 """What text[start:end] weighs, of the text at hand."""
+Sizes = Callable[[Sequence[int]], list[int]]
+"""What each stretch from one of the ascending offsets to the next weighs, of the text at hand."""
 
 GRAPHEME_RANK = 0
 _NEVER_FIRST = frozenset("，。！？；：、”’）》】」』…,.!?;:)]}")
@@ -47,6 +50,7 @@ def pieces(
     *,
     limit: int,
     size: Size,
+    sizes: Sizes | None = None,
     levels: Sequence[Level],
     rank: int,
     rule: str,
@@ -57,12 +61,12 @@ def pieces(
 ) -> list[Piece]:
     """Return pieces that tile text[start:end], each within `limit` (the first within `first`, where given, be it more or less).
 
-    weight: the weight of the whole, where it is known. A grapheme cluster heavier than the limit is parted, since the limit is
-    what the embedder can read; with `whole_clusters` it is left whole and over the limit. guess: spare counting what is likely
-    over; off where `size` counts neither tokens nor characters.
+    sizes: says of many stretches what `size` says of each. weight: of the whole, where it is known. A grapheme cluster heavier
+    than the limit is parted, since the limit is what the embedder can read; with `whole_clusters` it is left whole and over the
+    limit. guess: spare counting what is likely over; off where `size` counts neither tokens nor characters.
     """
     found: list[Piece] = []
-    _cut(_Job(text, limit, size, levels, first, whole_clusters, guess, found), start, end, 0, rank, rule, weight)
+    _cut(_Job(text, limit, size, sizes, levels, first, whole_clusters, guess, found), start, end, 0, rank, rule, weight)
     return found
 
 
@@ -71,6 +75,7 @@ class _Job:
     text: str
     limit: int
     size: Size
+    sizes: Sizes | None
     levels: Sequence[Level]
     first: int | None
     whole_clusters: bool
@@ -95,16 +100,27 @@ def _cut(job: _Job, start: int, end: int, depth: int, rank: int, rule: str, weig
         ends = level.ends(job.text, start, end)
         depth += 1
         if len(ends) > 1:
-            begin, own_rank, own_rule = start, rank, rule
-            for stop in ends:
-                _cut(job, begin, stop, depth, own_rank, own_rule, None)
-                begin, own_rank, own_rule = stop, level.rank, level.rule
+            own_rank, own_rule = rank, rule
+            for begin, stop, own in zip([start, *ends], ends, _weights(job, start, ends), strict=False):
+                if own is not None and own <= job.room:
+                    job.found.append(Piece(begin, stop, own, own_rank, own_rule))
+                else:
+                    _cut(job, begin, stop, depth, own_rank, own_rule, own)
+                own_rank, own_rule = level.rank, level.rule
             if guessed and sum(piece.weight for piece in job.found[first:]) <= room:
                 weight = job.size(start, end)
                 if weight <= room:
                     job.found[first:] = [Piece(start, end, weight, rank, rule)]
             return
     _force(job, start, end, rank, rule, job.size(start, end) if weight is None else weight)
+
+
+def _weights(job: _Job, start: int, ends: Sequence[int]) -> Iterable[int | None]:
+    """Return the weight of each stretch, or None for one so long that it is better cut before it is counted."""
+    stretches = list(itertools.pairwise([start, *ends]))
+    if job.sizes is not None and max([stop - begin for begin, stop in stretches]) <= 2 * job.limit:
+        return job.sizes([start, *ends])
+    return (None if stop - begin > 2 * job.limit else job.size(begin, stop) for begin, stop in stretches)
 
 
 def is_likely_over(text: str, start: int, end: int, limit: int) -> bool:

@@ -13,10 +13,11 @@ Ends = Callable[[str, int, int], list[int]]
 """(text, start, end) to ascending end offsets, the last of which is `end`."""
 
 _CLOSING = "”’」』）)】》〉］]｝}"
-_TERMINATOR = re.compile(r"[。！？!?｡.…]+|\n")
+_TERMINATOR = re.compile(r"[。！？!?｡.…\n](?:(?<!\n)[。！？!?｡.…]+)?")
 _CLOSERS = re.compile(f"[{re.escape(_CLOSING)}]*")
 _BLANKS = re.compile(r"\s*")
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef”’」』]")
+_ALWAYS = frozenset("。！？｡")
 _TITLES = frozenset(
     ["mr", "mrs", "ms", "dr", "prof", "gen", "col", "capt", "lt", "sgt", "rev", "messrs", "vs", "cf", "e.g", "i.e", "viz"]
 )
@@ -68,7 +69,7 @@ def _sentence_stop(text: str, start: int, stop: int, begin: int, end: int) -> in
         closers = _CLOSERS.match(text, after, end)
         after = closers.end() if closers else after
     following = text[after] if after < end else "\n"
-    if any(mark in "。！？｡" for mark in marks):
+    if not _ALWAYS.isdisjoint(marks):
         return after
     if marks[-1] in "!?":
         return after if following.isspace() or _WIDE.match(following) else 0
@@ -126,6 +127,8 @@ def _is_wrapped(text: str, line_feed: int, begin: int, end: int) -> bool:
 
 
 def _with_blanks(text: str, stop: int, end: int) -> int:
+    if stop >= end or not text[stop].isspace():
+        return stop
     match = _BLANKS.match(text, stop, end)
     after = match.end() if match else stop
     line_feed = text.rfind("\n", max(0, stop - 1), after)

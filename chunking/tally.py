@@ -10,8 +10,10 @@ merged over it, so each side was merged as it is alone.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,12 +23,12 @@ _LETTERS = "A-Za-z0-9\u00e0-\u00f6\u00f8-\u00ff\u0430-\u044f\u3041-\u3096\u30a1-
 """Characters that are letters or digits in every version of Unicode."""
 _OTHERS = (
     r" \t\n!-/:-@\[-`{-~\u00a0\u00b7\u2014\u2018\u2019\u201c\u201d\u2026"
-    r"\u3000-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+    r"\u3000-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff0e\uff1a\uff1b\uff1f"
 )
 """Characters that are blanks or marks in every version of Unicode."""
 _MARKS = (
     r"!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\u2014\u2018\u2019\u201c\u201d\u2026"
-    r"\u3001\u3002\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+    r"\u3001\u3002\u3008-\u3011\uff01\uff08\uff09\uff0c\uff0e\uff1a\uff1b\uff1f"
 )
 """Those of them that are marks, but for the apostrophe, with which a contraction begins."""
 _BORDER = re.compile(rf"[{_LETTERS}](?=[{_OTHERS}])|\n(?=\S)")
@@ -36,6 +38,10 @@ _AROUND = re.compile(rf"\n[^\S\n]*+\S|[{_LETTERS}][{_OTHERS}]|[{_MARKS}][{_LETTE
 
 class Tally(Protocol):
     """Counts tokens within one text."""
+
+    def counts(self, edges: Sequence[int]) -> list[int]:
+        """Return what `count` says of each stretch from one of the ascending `edges` to the next."""
+        ...
 
     def count(self, start: int, end: int) -> int:
         """Return the number of tokens of text[start:end], exactly what the counter says of that string alone."""
@@ -48,6 +54,9 @@ class Tally(Protocol):
 
 class Characters:
     """A tally in code points."""
+
+    def counts(self, edges: Sequence[int]) -> list[int]:
+        return [end - start for start, end in itertools.pairwise(edges)]
 
     def count(self, start: int, end: int) -> int:
         return max(0, end - start)
@@ -63,6 +72,9 @@ class Plain:
         self._text = text
         self._count = count
 
+    def counts(self, edges: Sequence[int]) -> list[int]:
+        return [self.count(start, end) for start, end in itertools.pairwise(edges)]
+
     def count(self, start: int, end: int) -> int:
         return self._count(self._text[start:end])
 
@@ -73,14 +85,34 @@ class Plain:
 class Synced:
     """A tally over a text that was encoded once, for cl100k and what parts text alike. Needs a text without CR and surrogates.
 
-    ends: for each token the number of UTF-8 bytes up to its end, ascending. count: counts a string alone.
+    tokens: of all of it. begun: for each token how many characters begin in it. is_inside: for each token of the vocabulary whether
+    it begins inside a character. count: counts a string alone.
     """
 
-    def __init__(self, text: str, ends: NDArray[np.int32], count: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: NDArray[np.uint32],
+        begun: NDArray[np.int32],
+        is_inside: NDArray[np.bool_],
+        count: Callable[[str], int],
+    ) -> None:
         self._text = text
         self._count = count
-        before, is_end = _tokens_before(text, ends)
-        self._before, self._is_end = before.data, is_end.data
+        self._tokens, self._is_inside = tokens.data, is_inside.data
+        ends = np.cumsum(begun, dtype=np.int32)
+        self._all_before = np.cumsum(np.bincount(ends, minlength=len(text) + 1), dtype=np.int32)
+        self._before = self._all_before.data  # for each place how many tokens end at or before it
+
+    def counts(self, edges: Sequence[int]) -> list[int]:
+        text, length = self._text, len(self._text)
+        found: list[int] = np.diff(self._all_before[list(edges)]).tolist()
+        sure = [at == 0 or at == length or (text[at - 1] == "\n" and not text[at].isspace()) or self._is_border(at) for at in edges]
+        if not all(sure):
+            for index, is_sure in enumerate(map(operator.and_, sure, sure[1:])):
+                if not is_sure:
+                    found[index] = self.count(edges[index], edges[index + 1])
+        return found
 
     def count(self, start: int, end: int) -> int:
         text, head, tail = self._text, start, end
@@ -104,7 +136,11 @@ class Synced:
         return tokens
 
     def _is_border(self, at: int) -> bool:
-        return bool(self._is_end[at]) and _AROUND.match(self._text, at - 1) is not None
+        """Return whether the place is a border in every reading of the text. `at` is above 0."""
+        tokens = self._before[at]
+        if tokens == self._before[at - 1] or (tokens < len(self._tokens) and self._is_inside[self._tokens[tokens]]):
+            return False  # no token ends here, or only inside the character before
+        return _AROUND.match(self._text, at - 1) is not None
 
     def count_after(self, before: str, start: int, end: int) -> int:
         if not before:
@@ -112,15 +148,3 @@ class Synced:
         if before[-1] == "\n" and start < end and not self._text[start].isspace():
             return self._count(before) + self.count(start, end)
         return self._count(before + self._text[start:end])
-
-
-def _tokens_before(text: str, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Return for each character of a text, and for its end, how many tokens end at or before it, and whether one ends there."""
-    data = np.frombuffer(text.encode() + b" ", np.uint8)
-    is_end = np.zeros(len(data), np.bool_)
-    is_end[ends] = True
-    before: NDArray[np.int32] = np.cumsum(is_end, dtype=np.int32)
-    if text.isascii():
-        return before, is_end
-    begins = (data & 0xC0) != 0x80
-    return before[begins], is_end[begins]

@@ -104,7 +104,10 @@ class _Synced(_Sliced):
         super().__init__(name, _counting(encoding))
         self._encoding = encoding
         tokens = encoding.decode_tokens_bytes(list(range(len(encoding.token_byte_values()))))
-        self._bytes = np.fromiter(map(len, tokens), np.int32, len(tokens))
+        begins = (np.frombuffer(b"".join(tokens), np.uint8) & 0xC0) != 0x80
+        firsts = np.cumsum([0, *map(len, tokens[:-1])])
+        self._begun = np.add.reduceat(begins, firsts, dtype=np.int32)
+        self._is_inside = ~begins[firsts]
         self._short = functools.lru_cache(maxsize=8_192)(self._count)
 
     def count(self, text: str) -> int:
@@ -116,7 +119,7 @@ class _Synced(_Sliced):
         if "\r" in text or _has_long_run(text, SLICE // 2) or _SURROGATES.search(text):
             return Plain(text, self.count)
         tokens = self._encoding.encode_to_numpy(text, disallowed_special=())
-        return Synced(text, np.cumsum(self._bytes[tokens], dtype=np.int32), self.count)
+        return Synced(text, tokens, self._begun[tokens], self._is_inside, self.count)
 
 
 def _has_long_run(text: str, size: int = SLICE) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from chunking.charset import decode
 from chunking.document import Block, BlockKind, Span
 from chunking.normalize import normalize
+from chunking.quick import quick
 
 
 class UnsupportedMediaType(ValueError):
@@ -57,6 +58,9 @@ def text_of(data: bytes | str, declared_charset: str | None) -> str:
     return normalize(text)
 
 
+_block, _span = quick(Block), quick(Span)
+
+
 class Builder:
     """Grows a text block by block, so that every block is a slice of it and only blanks lie between."""
 
@@ -88,11 +92,12 @@ class Builder:
             return
         pieces, start = self._pieces, self._length
         if pieces:
-            pieces.append(gap)
+            pieces += (gap, text)
             start += len(gap)
-        pieces.append(text)
+        else:
+            pieces.append(text)
         self._length = end = start + len(text)
-        self.blocks.append(Block(kind, Span(start, end), level, label, "", group, cells, None, attributes or {}))
+        self.blocks.append(_block(kind, _span(start, end), level, label, "", group, cells, None, attributes or {}))
 
     def parsed(self, title: str = "", language: str = "") -> Parsed:
         """Return what was built."""

@@ -14,14 +14,17 @@ from chunking.parsers.base import Builder
 from chunking.parsers.html import add_fragment
 from chunking.parsers.inline import plain_inline, without_hidden
 
+_HEADING, _PARAGRAPH, _FOOTNOTE, _QUOTE = BlockKind.HEADING, BlockKind.PARAGRAPH, BlockKind.FOOTNOTE, BlockKind.QUOTE
+_LIST_ITEM, _CODE = BlockKind.LIST_ITEM, BlockKind.CODE
+_TABLE_HEADER, _TABLE_ROW = BlockKind.TABLE_HEADER, BlockKind.TABLE_ROW
 _ONLY_MARKS = re.compile(r"[\s>*+-]*+(?:\d{1,9}[.)])?+[\s>*+-]*+\Z")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,80}\]:")
-_FOOTNOTE_LINES = re.compile(r"\n(?=\[\^[^\]\s]{1,80}\]:)")
+_NOTE = re.compile(r"\[\^[^\]\s]{1,80}\]:")
+_NOTE_LINES = re.compile(r"\n(?=\[\^[^\]\s]{1,80}\]:)")
 _HIDING = re.compile(
     r"<!--.*?(?:-->|\Z)|<(?P<close>/?)(?P<tag>template|noscript|svg|script|style)(?=[\s/>])", re.IGNORECASE | re.DOTALL
 )
-_INDENTED = frozenset({BlockKind.LIST_ITEM, BlockKind.CODE})
+_INDENTED = frozenset({_LIST_ITEM, _CODE})
 
 
 @dataclass(slots=True)
@@ -88,38 +91,38 @@ class Walk:
         if self.hidden_until:
             self._pass_to(start)
             text = self._after_hidden(text)
-        if _FOOTNOTE.match(text):
-            for note in _FOOTNOTE_LINES.split(text):
+        if text[:2] == "[^" and _NOTE.match(text):
+            for note in _NOTE_LINES.split(text):
                 count = note.count("\n") + 1
-                self._add(BlockKind.FOOTNOTE, start, start + count, note)
+                self._add(_FOOTNOTE, start, start + count, note)
                 start += count
         else:
-            self._add(BlockKind.PARAGRAPH, start, end, text)
+            self._add(_PARAGRAPH, start, end, text)
 
     def heading(self, start: int, end: int, level: int, content: str) -> None:
         """Add the lines as a heading with this title, still in Markdown."""
         label = plain_inline(without_hidden(content))
-        self._add(BlockKind.HEADING, start, end, "\n".join(self.lines[start:end]), level=level, label=label)
+        self._add(_HEADING, start, end, "\n".join(self.lines[start:end]), level=level, label=label)
 
     def code(self, start: int, end: int, info: str, group: int = 0) -> None:
         """Add the lines as code, with the language that the fence names."""
         language = _LANGUAGE.search(info)
         text = "\n".join(self.lines[start:end])
-        self._add(BlockKind.CODE, start, end, text, label=language.group() if language else "", group=group)
+        self._add(_CODE, start, end, text, label=language.group() if language else "", group=group)
 
     def table(self, start: int, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add header, delimiter line and rows, one line each, with these cells, still in Markdown."""
         group = self.builder.new_group()
         head = "\n".join(self.lines[start : start + 2])
-        self._add(BlockKind.TABLE_HEADER, start, start + 2, head, group=group, cells=_plain_cells(header))
+        self._add(_TABLE_HEADER, start, start + 2, head, group=group, cells=_plain_cells(header))
         for number, row in enumerate(rows, start + 2):
-            self._add(BlockKind.TABLE_ROW, number, number + 1, self.lines[number], group=group, cells=_plain_cells(row))
+            self._add(_TABLE_ROW, number, number + 1, self.lines[number], group=group, cells=_plain_cells(row))
 
     def item(self, start: int, end: int, level: int, group: int, *, continued: bool = False) -> None:
         """Add the lines as the text of one list item, or as more of the text of an item that has a block already."""
         text = "\n".join(self.lines[start:end])
         attributes = {"continued": "true"} if continued else None
-        self._add(BlockKind.LIST_ITEM, start, end, text, level=level, group=group, attributes=attributes)
+        self._add(_LIST_ITEM, start, end, text, level=level, group=group, attributes=attributes)
 
     def rule(self, start: int, end: int) -> None:
         """Leave a thematic break out."""
@@ -142,7 +145,7 @@ class Walk:
         elif item is not None:
             item.lines = (item.lines[0] if item.lines else start, end)
         elif self.quotes:
-            self._add(BlockKind.QUOTE, start, end, "\n".join(self.lines[start:end]), group=self.group)
+            self._add(_QUOTE, start, end, "\n".join(self.lines[start:end]), group=self.group)
         elif kind == "heading_open":
             self.heading(start, end, int(token.tag[1]), tokens[index + 1].content)
         else:
@@ -215,7 +218,7 @@ class Walk:
                 self.is_verbatim = False
                 continue
             self.done = number
-            self._add(BlockKind.PARAGRAPH, number, number + 1, text)
+            self._add(_PARAGRAPH, number, number + 1, text)
         self.done = max(self.done, line)
 
     def _add(
@@ -231,9 +234,10 @@ class Walk:
         attributes: dict[str, str] | None = None,
     ) -> None:
         """Lay the text of the lines into the builder, behind the blank lines of the source where nothing was left out."""
-        if self.done < start:
+        lines, done = self.lines, self.done
+        if done < start and (done + 1 < start or lines[done]):  # one empty line is passed here
             self._pass_to(start)
-        if kind is not BlockKind.CODE and "<" in text:
+        if kind is not _CODE and "<" in text:
             text = without_hidden(text)
         text = text.rstrip()
         if not text:
@@ -241,13 +245,13 @@ class Walk:
             return
         gap = "\n\n"
         if self.is_verbatim:
-            gap = "\n" if self.text_end == start else "\n".join(["", *self.lines[self.text_end : start], ""])
+            gap = "\n" if self.text_end == start else "\n".join(["", *lines[self.text_end : start], ""])
         if kind not in _INDENTED and text[0].isspace():
             body = text.lstrip()
             gap += text[: len(text) - len(body)]
             text = body
         self.builder.add(kind, text, gap=gap, level=level, label=label, group=group, cells=cells, attributes=attributes)
-        self.text_end = start + text.count("\n") + 1 if kind is BlockKind.CODE else end
+        self.text_end = start + text.count("\n") + 1 if kind is _CODE else end
         self.done, self.is_verbatim = end, True
 
 

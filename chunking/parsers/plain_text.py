@@ -6,8 +6,10 @@ import re
 
 from chunking.document import Block, BlockKind, Span
 from chunking.parsers.base import Parsed, Parser, text_of
+from chunking.quick import quick
 
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n(?![^\S\n]*(?:\n|\Z)|[ \t]{0,8}\u3000)[^\n]*)*")
+_block, _span = quick(Block), quick(Span)
 
 
 def _parse(data: bytes | str, declared_charset: str | None = None) -> Parsed:
@@ -15,7 +17,7 @@ def _parse(data: bytes | str, declared_charset: str | None = None) -> Parsed:
     blocks = []
     for found in _PARAGRAPH.finditer(text):
         start = found.start()
-        blocks.append(Block(BlockKind.PARAGRAPH, Span(start, start + len(found.group().rstrip()))))
+        blocks.append(_block(BlockKind.PARAGRAPH, _span(start, start + len(found.group().rstrip()))))
     return Parsed(text, tuple(blocks))
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from operator import attrgetter
 
 from chunking.document import Document
 from chunking.passage import Overlap, Passage
 from chunking.pieces import Weigh, pieces
+from chunking.quick import quick
 from chunking.strategies.atoms import PROSE, Atom
 from chunking.strategies.places import Places
 from chunking.strategies.visible import is_blank, is_worthless, trimmed
 from chunking.tally import Tally
+
+_passage = quick(Passage)
+_rendering = attrgetter("rendering")
 
 
 class Assembler:
@@ -25,20 +31,21 @@ class Assembler:
         self.tally = tally
         self.places = Places(document)
 
-    def passages(self, atoms: Sequence[Atom], cuts: Sequence[int]) -> list[Passage]:
+    def passages(self, atoms: list[Atom], cuts: Sequence[int]) -> list[Passage]:
         """Return a passage for each group of atoms; groups begin at `cuts`. Blanks and rules join a neighbour or go."""
-        groups = [list(atoms[first:after]) for first, after in zip(cuts, [*cuts[1:], len(atoms)], strict=True)]
+        groups = [atoms[first:after] for first, after in itertools.pairwise([*cuts, len(atoms)])]
         found: list[Passage] = []
-        queue = self._without_worthless(groups)[::-1]
-        while queue:
-            group = queue.pop()
-            passage = self.passage(group, measured=True)
-            if passage is None:
-                continue
-            if passage.tokens is None or passage.tokens <= self.limit:
-                found.append(passage)
-            else:
-                queue += self._halves(group)
+        for whole in self._without_worthless(groups):
+            queue = [whole]
+            while queue:
+                group = queue.pop()
+                passage = self.passage(group, measured=True)
+                if passage is None:
+                    continue
+                if passage.tokens is None or passage.tokens <= self.limit:
+                    found.append(passage)
+                else:
+                    queue += self._halves(group)
         return found
 
     def _without_worthless(self, groups: list[list[Atom]]) -> list[list[Atom]]:
@@ -47,7 +54,7 @@ class Assembler:
         waiting: list[Atom] = []
         for group in groups:
             first, last = group[0].start, group[-1].end
-            if last - first <= 400 and is_worthless(self.text[first:last]):
+            if last - first <= 400 and not self.text[first].isalnum() and is_worthless(self.text[first:last]):
                 if kept and kept[-1][-1].end == first and _weight(kept[-1]) + _weight(group) <= self.limit:
                     kept[-1] += group
                 else:
@@ -76,15 +83,15 @@ class Assembler:
 
     def passage(self, group: Sequence[Atom], *, measured: bool = False) -> Passage | None:
         """Return the passage of one group, whatever its size, or None when nothing in it can be seen. measured: with its tokens."""
-        first, last = group[0], group[-1]
-        begin = max(first.start, self.blocks[first.block].span.start)
-        span = trimmed(self.text, min(begin, last.end), last.end)
-        if is_blank(self.text, span.start, span.end):
+        text, first, last = self.text, group[0], group[-1]
+        begin = min(max(first.start, self.blocks[first.block].span.start), last.end)
+        span = trimmed(text, begin, last.end)
+        if is_blank(text, span.start, span.end):
             return None
         place = self.places.of_blocks(first.block, last.last)
         rendering = None
-        if any(atom.rendering is not None for atom in group):
-            said = [self.text[atom.start : atom.end] if atom.rendering is None else atom.rendering for atom in group]
+        if any(map(_rendering, group)):
+            said = [text[atom.start : atom.end] if atom.rendering is None else atom.rendering for atom in group]
             rendering = "".join(said).strip()
         repeat = first.repeat.text if first.repeat else ""
         tokens = None
@@ -92,7 +99,7 @@ class Assembler:
             tokens = self.weigh(repeat + rendering)
         elif measured:
             tokens = self.tally.count_after(repeat, span.start, span.end)
-        return Passage(
+        return _passage(
             span=span,
             kind=place.kind,
             strategy=self.strategy,

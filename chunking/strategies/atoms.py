@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from chunking.document import Block, BlockKind, Document
-from chunking.pieces import GRAPHEME_RANK, Level, Size, Weigh, head_within, is_likely_over, pieces, tail_within
+from chunking.pieces import GRAPHEME_RANK, Level, Weigh, head_within, is_likely_over, pieces, tail_within
 from chunking.sentences import (
     cell_ends,
     comma_ends,
@@ -22,6 +22,7 @@ from chunking.sentences import (
     space_ends,
 )
 from chunking.strategies.rows import row_sentence
+from chunking.tally import Tally
 
 GLUE = -1
 """Rank of a boundary that merges before all others: a heading or lead-in too long to be one atom with its text."""
@@ -37,10 +38,12 @@ PARAGRAPHS = (Level(ITEM, "paragraph", paragraph_ends), *PROSE)
 CODE = (Level(ITEM, "blank line", paragraph_ends), Level(ROW, "line", line_ends), *PROSE)
 CELLS = (Level(SEMICOLON, "cell", cell_ends), *PROSE)
 
+_HEADING, _PARAGRAPH, _ITEM, _QUOTE = BlockKind.HEADING, BlockKind.PARAGRAPH, BlockKind.LIST_ITEM, BlockKind.QUOTE
 _LEAD_IN = re.compile(r"[:：][*_`”’\"')）\s]*\Z")
 _MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)、．]|[（(]\S{1,4}[）)])\s*")
 _TABLE = frozenset((BlockKind.CAPTION, BlockKind.TABLE_HEADER, BlockKind.TABLE_ROW))
 _LED = _TABLE | {BlockKind.LIST_ITEM, BlockKind.CODE, BlockKind.QUOTE}
+_RUNS = _TABLE | {BlockKind.LIST_ITEM, BlockKind.QUOTE}
 _ANCESTORS = 3
 _NAMES = {kind: str(kind) for kind in BlockKind}
 
@@ -48,6 +51,9 @@ _NAMES = {kind: str(kind) for kind in BlockKind}
 def heading_rank(level: int) -> int:
     """Return the rank of the boundary before a heading: 14 for level 1, 9 for level 6."""
     return 15 - min(max(level, 1), 6)
+
+
+_BEFORE_HEADING = {level: (heading_rank(level), f"heading {level}") for level in range(10)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +83,21 @@ class Atom:
     rendering: str | None = None
 
 
-def build_atoms(document: Document, limit: int, weigh: Weigh, size: Size, *, rows_as_sentences: bool = False) -> list[Atom]:
-    """Return the atoms of a document in order; each weighs at most `limit`, its repeat included. `size`: of the document's text."""
-    return _Builder(document, limit, weigh, size, rows_as_sentences).build()
+def build_atoms(document: Document, limit: int, weigh: Weigh, tally: Tally, *, rows_as_sentences: bool = False) -> list[Atom]:
+    """Return the atoms of a document in order; each weighs at most `limit`, its repeat included. `tally`: of its text."""
+    return _Builder(document, limit, weigh, tally, rows_as_sentences).build()
 
 
 class _Builder:
-    def __init__(self, document: Document, limit: int, weigh: Weigh, size: Size, rows_as_sentences: bool) -> None:
+    def __init__(self, document: Document, limit: int, weigh: Weigh, tally: Tally, rows_as_sentences: bool) -> None:
         self.text = document.text
         self.blocks = document.blocks
         self.limit = limit
         self.weigh = weigh
-        self.size = size
+        self.size, self.sizes = tally.count, tally.counts
         self.rows_as_sentences = rows_as_sentences
         self.edges = _edges(document)
+        self.weights = tally.counts(self.edges)  # of each block's part of the text
         self.atoms: list[Atom] = []
         self.head: int | None = None  # first block of the headings and lead-ins that wait for what follows
         self.head_weight = 0
@@ -99,44 +106,56 @@ class _Builder:
         self.leads: dict[int, Repeat | None] = {}  # what it repeats, made when a list proves too long
 
     def build(self) -> list[Atom]:
-        index, count = 0, len(self.blocks)
+        index, count, blocks = 0, len(self.blocks), self.blocks
         while index < count:
-            after = self._unit_end(index)
-            if self._binds(index, after):
+            kind = blocks[index].kind
+            after = index + 1
+            if kind is _PARAGRAPH:
+                if after < count and blocks[after].kind in _LED and self._leads_in(index):
+                    self._bind(index)
+                elif not self._is_plain(index):
+                    self._emit(index, after)
+            elif kind is _HEADING:
                 self._bind(index)
             else:
+                if kind in _RUNS:
+                    after = self._run_end(index)
                 self._emit(index, after)
             index = after
         self._flush(count)
         return self.atoms
 
+    def _is_plain(self, index: int) -> bool:
+        """Make an atom of a paragraph that fits and that nothing is bound to, and return True: `_emit` for most of a text."""
+        start, end, weight = self.edges[index], self.edges[index + 1], self.weights[index]
+        if self.head is not None or self.glue or weight > self.limit or end - start > 2 * self.limit:
+            return False
+        rank, rule = (CLAUSE, "clause") if self.blocks[index].clause else (BLOCK, "paragraph")
+        self.atoms.append(Atom(start, end, weight, rank, rule, index, index))
+        return True
+
     # -- units
 
-    def _unit_end(self, index: int) -> int:
-        """Return the end of the run of blocks that is one unit: a list, a table, a quote, or a block of its own."""
-        block = self.blocks[index]
+    def _run_end(self, index: int) -> int:
+        """Return the end of the run of blocks that is one unit: a list, a table, a quote."""
+        blocks, count = self.blocks, len(self.blocks)
+        kind, group = blocks[index].kind, blocks[index].group
         after = index + 1
-        if block.kind in _TABLE:
-            while after < len(self.blocks) and self.blocks[after].kind in _TABLE and self.blocks[after].group == block.group:
+        if kind in _TABLE:
+            while after < count and blocks[after].group == group and blocks[after].kind in _TABLE:
                 after += 1
-        elif block.kind in (BlockKind.LIST_ITEM, BlockKind.QUOTE):
-            while after < len(self.blocks) and self.blocks[after].kind is block.kind and self.blocks[after].group == block.group:
+        else:
+            while after < count and blocks[after].kind is kind and blocks[after].group == group:
                 after += 1
         return after
 
-    def _binds(self, index: int, after: int) -> bool:
-        """Return whether a unit is bound to what follows it: a heading, or a paragraph that ends with a colon before a list."""
-        block = self.blocks[index]
-        if block.kind is BlockKind.HEADING:
-            return True
-        if block.kind is not BlockKind.PARAGRAPH or after != index + 1 or after >= len(self.blocks):
-            return False
-        return self.blocks[after].kind in _LED and bool(
-            _LEAD_IN.search(self.text, max(block.span.start, block.span.end - 40), block.span.end)
-        )
+    def _leads_in(self, index: int) -> bool:
+        """Return whether a paragraph before a list or the like is bound to it: it ends with a colon."""
+        span = self.blocks[index].span
+        return _LEAD_IN.search(self.text, max(span.start, span.end - 40), span.end) is not None
 
     def _bind(self, index: int) -> None:
-        weight = self.size(self.edges[index], self.edges[index + 1])
+        weight = self.weights[index]
         if self.head_weight + weight > self.limit * 3 // 4:
             self._flush(index)
         if weight > self.limit * 3 // 4:
@@ -163,24 +182,27 @@ class _Builder:
         if self.glue:
             self.glue = False
             return GLUE, "bound to the text before"
+        if index + 1 == unit and self.blocks[index].kind is _HEADING:
+            return _BEFORE_HEADING[self.blocks[index].level]
         if index < unit:
-            levels = [block.level for block in self.blocks[index:unit] if block.kind is BlockKind.HEADING]
+            levels = [block.level for block in self.blocks[index:unit] if block.kind is _HEADING]
             if levels:
-                return heading_rank(min(levels)), f"heading {min(levels)}"
+                return _BEFORE_HEADING[min(levels)]
         block = self.blocks[index]
-        if block.clause and block.kind is BlockKind.PARAGRAPH:
+        if block.clause and block.kind is _PARAGRAPH:
             return CLAUSE, "clause"
         return BLOCK, _NAMES[block.kind]
 
     # -- atoms
 
     def _emit(self, index: int, after: int) -> None:
-        kind = self.blocks[index].kind
+        block = self.blocks[index]
+        kind = block.kind
         head = self.head if self.head is not None else index
         room = self.limit - self.head_weight
         rank, rule = self._boundary(head, index)
         repeat = None
-        if kind is BlockKind.LIST_ITEM:
+        if kind is _ITEM:
             self._note_lead_in(index)
             repeat = self._lead_in(index) if self.head is None else None
         start, end = self.edges[index], self.edges[after]
@@ -189,13 +211,11 @@ class _Builder:
             parts = self._table(index, after, room)
         else:
             if end - start <= 2 * self.limit or not is_likely_over(self.text, start, end, self.limit):
-                weight = self.size(start, end)
+                weight = self.weights[index] if after == index + 1 else self.size(start, end)
                 if weight > room and weight <= room + (gap := end - self.blocks[after - 1].span.end):
                     weight = self.size(start, end - gap)
-            extra = repeat.weight if repeat else 0
-            if weight is not None and weight + extra <= room:
-                atom = Atom(self.edges[head], end, self.head_weight + weight, rank, rule, head, after - 1, repeat)
-                self.atoms.append(atom)
+            if weight is not None and weight + (repeat.weight if repeat else 0) <= room:
+                self.atoms.append(Atom(self.edges[head], end, self.head_weight + weight, rank, rule, head, after - 1, repeat))
                 self.head, self.head_weight = None, 0
                 return
             parts = self._parts(index, after, room, weight)
@@ -239,6 +259,7 @@ class _Builder:
             self.edges[after],
             limit=self.limit - extra,
             size=self.size,
+            sizes=self.sizes,
             levels=levels,
             rank=rank,
             rule=str(self.blocks[index].kind),
@@ -302,7 +323,7 @@ class _Builder:
             open_items.append(item)
             extra = repeat.weight if repeat else 0
             limit = min(room, self.limit - extra) if item == index else self.limit - extra
-            weight = self.size(self.edges[item], self.edges[item + 1])
+            weight = self.weights[item]
             rank = ROW if open_items[:-1] else ITEM
             if weight <= limit:
                 atoms.append(Atom(self.edges[item], self.edges[item + 1], weight, rank, "list item", item, item, repeat))
@@ -353,10 +374,10 @@ class _Builder:
             said = row_sentence(names, self.blocks[row]) + "\n" if self.rows_as_sentences else None
             if begins and said is not None:
                 said = "\n".join([*captions, said])
-            weight = self.size(self.edges[row], self.edges[row + 1]) if said is None else self.weigh(said)
+            weight = self.weights[row] if said is None else self.weigh(said)
             if said is not None and weight > first_room - (self.head_weight if begins else 0):
                 said = None
-                weight = self.size(self.edges[row], self.edges[row + 1])
+                weight = self.weights[row]
             if begins and (said is not None or above + weight <= room):
                 total = weight if said is not None else above + weight
                 atoms.append(Atom(self.edges[index], self.edges[row + 1], total, BLOCK, "table", index, row, None, said))
@@ -386,7 +407,8 @@ def _edges(document: Document) -> list[int]:
     position = 0
     for block in document.blocks:
         start = block.span.start
-        edges.append(start if text[start - 1 : start] == "\n" else max(position, text.rfind("\n", position, start) + 1))
+        is_line = start > 0 and text[start - 1] == "\n"
+        edges.append(start if is_line else max(position, text.rfind("\n", position, start) + 1))
         position = block.span.end
     if edges:
         edges.append(position)

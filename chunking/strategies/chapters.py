@@ -68,7 +68,7 @@ def cut(document: Document, options: ChaptersOptions, budget: Budget) -> list[Pa
     document = outline(document)
     weigh, tally = budget.counter.count, budget.counter.tally(document.text)
     limit = min(options.size or budget.limit, budget.limit)
-    atoms = build_atoms(document, limit, weigh, tally.count)
+    atoms = build_atoms(document, limit, weigh, tally)
     _rank_verse_and_turns(document, atoms)
     chapters = _wall_chapters(document, atoms, options)
     ranks = [atom.rank for atom in atoms]

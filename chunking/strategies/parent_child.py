@@ -50,7 +50,7 @@ def cut(document: Document, options: ParentChildOptions, budget: Budget) -> list
     weigh, tally = budget.counter.count, budget.counter.tally(document.text)
     child_limit = min(options.child_size, budget.limit)
     overlap = min(options.overlap, child_limit // 3)
-    atoms = build_atoms(document, child_limit - overlap, weigh, tally.count)
+    atoms = build_atoms(document, child_limit - overlap, weigh, tally)
     children = Assembler(document, PARENT_CHILD.versioned_name, child_limit - overlap, weigh, tally)
     total = sum(atom.weight for atom in atoms)
     has_parents = total > options.above

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from chunking.document import BlockKind, Document, Span
 from chunking.outline import clauses_of, heading_paths
 from chunking.passage import Part
+from chunking.quick import quick
+
+_HEADING = BlockKind.HEADING
+_NAMES = {kind: str(kind) for kind in BlockKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,9 @@ class Place:
     heading_path: tuple[str, ...]
     clause: str
     page: int | None
+
+
+_place = quick(Place)
 
 
 class Places:
@@ -39,19 +46,19 @@ class Places:
         """Return the place of blocks[first..last]: the titles that all their text stands under, the clause of the first text."""
         blocks, paths = self.blocks, self.paths
         begin = first
-        while begin < last and blocks[begin].kind is BlockKind.HEADING:
+        while begin < last and blocks[begin].kind is _HEADING:
             begin += 1
-        if blocks[begin].kind is BlockKind.HEADING:
+        if begin > first and blocks[begin].kind is _HEADING:
             begin = first
         path = paths[begin]
         for index in range(begin + 1, last + 1):
             other = paths[index]
-            if other is not path and blocks[index].kind is not BlockKind.HEADING:
+            if other is not path and blocks[index].kind is not _HEADING:
                 same = 0
                 while same < min(len(path), len(other)) and path[same] == other[same]:
                     same += 1
                 path = path[:same]
-        return Place(str(blocks[first].kind), path, self.clauses[begin], blocks[first].page)
+        return _place(_NAMES[blocks[first].kind], path, self.clauses[begin], blocks[first].page)
 
     def parts_of(self, span: Span) -> tuple[Part, ...]:
         """Return the parts of a span that touches at least one block."""
@@ -68,6 +75,8 @@ class Places:
 
         A heading belongs to what stands under it; one with nothing under it, or with another title next, is a part of its own.
         """
+        if first == last:
+            return ()
         turns = self.turns[bisect_right(self.turns, first) : bisect_right(self.turns, last)]
         if not turns:
             return ()
@@ -77,7 +86,7 @@ class Places:
         for step, index in enumerate((first, *turns)):
             begin = opened if opened is not None else index
             ends_at_once = step < len(turns) and turns[step] == index + 1
-            if ends_at_once and blocks[index].kind is BlockKind.HEADING and paths[index + 1][: len(paths[index])] == paths[index]:
+            if ends_at_once and blocks[index].kind is _HEADING and paths[index + 1][: len(paths[index])] == paths[index]:
                 opened = begin
                 continue
             opened = None

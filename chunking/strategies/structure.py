@@ -70,7 +70,7 @@ def cut(document: Document, options: StructureOptions, budget: Budget) -> list[P
         document = find_outline(document, _rules(options.clauses))
     limit = min(options.size or budget.limit, budget.limit)
     weigh, tally = budget.counter.count, budget.counter.tally(document.text)
-    atoms = build_atoms(document, limit, weigh, tally.count, rows_as_sentences=options.tables == "sentences")
+    atoms = build_atoms(document, limit, weigh, tally, rows_as_sentences=options.tables == "sentences")
     cuts = pack(document.text, atoms, limit, options.walls, greedy=options.packing == "greedy")
     return Assembler(document, STRUCTURE.versioned_name, limit, weigh, tally).passages(atoms, cuts)
 
@@ -88,9 +88,10 @@ def pack(text: str, atoms: list[Atom], limit: int, walls: int, *, greedy: bool =
     wall = heading_rank(walls) if walls else NO_WALL
     if greedy:
         return pack_greedily(weights, extras, ranks, limit, wall)
-    walled, doubtful = in_doubt(weights, extras, ranks, limit, wall)
+    whole = heading_rank(6)
+    never, doubtful = in_doubt(weights, extras, ranks, limit, wall, whole)
     order = merge_order(text, [atom.start for atom in atoms], atoms[-1].end, ranks, doubtful)
-    return sorted(walled + pack_by_strength(weights, extras, ranks, order, limit, wall, whole=heading_rank(6)))
+    return sorted(never + pack_by_strength(weights, extras, ranks, order, limit, wall, whole=whole))
 
 
 STRUCTURE = Strategy("structure", 2, StructureOptions, cut)

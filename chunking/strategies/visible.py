@@ -5,15 +5,21 @@ from __future__ import annotations
 import regex
 
 from chunking.document import Span
+from chunking.quick import quick
 
 _VISIBLE = regex.compile(r"[^\s\p{Cf}\p{Cc}]")
 _RULE = regex.compile(r"[\s\p{Cf}]*+(?:[*_=~—–-][\s\p{Cf}]*+){3,200}")
+
+_span = quick(Span)
 
 
 def is_blank(text: str, start: int = 0, end: int | None = None) -> bool:
     """Return whether nothing can be seen in text[start:end]: only blanks, zero-width and control characters."""
     end = len(text) if end is None else end
-    return not text[start : start + 1].isalnum() and _VISIBLE.search(text, start, end) is None if start < end else True
+    if start >= end:
+        return True
+    first = text[start]
+    return not ("!" <= first <= "~" or first.isalnum()) and _VISIBLE.search(text, start, end) is None
 
 
 def is_worthless(text: str) -> bool:
@@ -25,6 +31,8 @@ def trimmed(text: str, start: int, end: int) -> Span:
     """Return text[start:end] without blank lines before it and blanks behind it; the first line keeps its indentation."""
     body = text[start:end]
     tail = len(body.rstrip())
+    if tail and not body[0].isspace():
+        return _span(start, start + tail)
     lead = len(body) - len(body.lstrip())
     if lead >= tail:
         return Span(start, start)
