@@ -33,6 +33,8 @@ DOCUMENT = "docdelta-canary"
 WRITE_SECONDS = 60.0
 READ_SECONDS = 5.0
 MICROSECONDS = 1_000_000
+LEAST_STEP = 0.001
+"""Seconds between two canaries where the clock does not tell them apart."""
 
 
 def canary(tenant: str, now: float) -> DocumentChange:
@@ -63,29 +65,34 @@ class Canary:
     index: VectorIndex
     parser: Callable[[], Any | None]
     clock: Callable[[], float] = time.time
-    began: float = 0.0
+    elapsed: Callable[[], float] = time.monotonic
+    """For what must not depend on a clock that is set."""
     newest: float | None = None
+    _seen_at: float = 0.0
+    """When the newest was first read, or the watch began, by `elapsed`."""
 
     async def watch(self) -> None:
         """Write and read, for ever. Until one was seen, the age counts from the start of the watch."""
-        self.began = self.clock()
+        self._seen_at = self.elapsed()
         metrics.CANARY_AGE.labels(self.tenant).set_function(self.age)
         next_write = 0.0
         while True:
-            if time.monotonic() >= next_write and await self.write():
-                next_write = time.monotonic() + WRITE_SECONDS
+            if self.elapsed() >= next_write and await self.write():
+                next_write = self.elapsed() + WRITE_SECONDS
             await self.read()
             await asyncio.sleep(READ_SECONDS if self.newest is not None else 1.0)
 
     def age(self) -> float:
-        """Return seconds since the newest canary that was read back was written."""
-        return max(0.0, self.clock() - (self.newest if self.newest is not None else self.began))
+        """Return seconds since the newest canary that was read back was written, but no less than since it was first read: where
+        the clock was set back, it seems to have been written later than now."""
+        read = self.elapsed() - self._seen_at
+        return max(read, self.clock() - self.newest) if self.newest is not None else read
 
     async def write(self) -> bool:
         """Write one if it is ours to write. True when it is written."""
         if not self.is_ours():
             return False
-        change = canary(self.tenant, self.clock())
+        change = self.next()
         record = OutRecord(self.settings.topics.documents, document_key(self.tenant, DOCUMENT), encode(change), sends="canary")
         try:
             await in_daemon_thread(partial(produce_all, self.settings.kafka, [record]), "writes the canary")
@@ -94,6 +101,10 @@ class Canary:
             return False
         metrics.CANARY_WRITTEN.inc()
         return True
+
+    def next(self) -> DocumentChange:
+        """Return the next canary: newer than the newest there is, also where that was written by a clock that was ahead."""
+        return canary(self.tenant, max(self.clock(), (self.newest or 0.0) + LEAST_STEP))
 
     def is_ours(self) -> bool:
         """Tell whether this worker owns the canary's partition of [documents]."""
@@ -109,4 +120,4 @@ class Canary:
             log.warning("canary not read", reason=repr(error))
             return
         if found is not None and (self.newest is None or found > self.newest):
-            self.newest = found
+            self.newest, self._seen_at = found, self.elapsed()

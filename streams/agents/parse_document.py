@@ -159,7 +159,7 @@ class ParserAgent:
             decision = AlreadySettled(None, "refused")
         at = received_at.timestamp()
         if self.holding is not None:
-            at = self.holding.counts.time_of(record.partition, at)
+            at = self.holding.counts.time_of(record.partition, at, self.outbox.now().timestamp())
         event = Event(record, standing, change, row, decision, at)
         answer = await self.holding.look(event) if self.holding is not None else Pass()
         if isinstance(answer, Nothing):

@@ -85,6 +85,9 @@ class Watch:
     is_live: Callable[[], bool] = lambda: True
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.time
+    """For the metric."""
+    elapsed: Callable[[], float] = time.monotonic
+    """For waits: a clock that is set back must not stop the watch."""
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
     _counted: int = 0
 
@@ -107,8 +110,8 @@ class Watch:
 
     async def _rest(self, seconds: float) -> None:
         """Wait, looking after what drifted meanwhile."""
-        until = self.now() + seconds
-        while (left := until - self.now()) > 0:
+        until = self.elapsed() + seconds
+        while (left := until - self.elapsed()) > 0:
             await self.sleep(min(left, LOOK_AGAIN_SECONDS))
             if self.suspects:
                 await self._tried(self.look_again)

@@ -2,13 +2,16 @@
 
 A function of the rows of table `seen`: `load` counts them anew, `change` follows one row, and both come to the same. So a record
 that comes again changes nothing, and a restart forgets nothing. Time is the events' own (`Seen.at`), in slices of 1/SLICES of the
-window; within a partition it does not go back (`time_of`), or a sender whose clock is behind would count nowhere.
+window; within a partition it does not go back (`time_of`), or a sender whose clock is behind would count nowhere. Where this
+machine's own clock was ahead and is set back, time goes on from what it says now; what was counted ahead counts until it is past.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -26,15 +29,16 @@ class Slices:
     counts: dict[int, int] = field(default_factory=dict)
     _floor: int = 0
 
-    def add(self, number: int, sign: int) -> None:
-        """Count one more or one less in a slice."""
+    def add(self, number: int, sign: int, current: int) -> None:
+        """Count one more or one less in a slice. `current`: the one that this machine's clock is in."""
         if number < self._floor:
             return
         self.counts[number] = self.counts.get(number, 0) + sign
         if not self.counts[number]:
             del self.counts[number]
         elif len(self.counts) > 3 * SLICES:
-            self._floor = max(self.counts) - 2 * SLICES
+            # Not by the newest slice alone: one of a clock that was ahead would let go of all that is now.
+            self._floor = max(self._floor, min(max(self.counts), current) - 2 * SLICES)
             self.counts = {each: count for each, count in self.counts.items() if each >= self._floor}
 
     def since(self, first: int) -> int:
@@ -59,6 +63,8 @@ class Counts:
     """All partitions that one worker owns, or owned."""
 
     window_seconds: float
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970. Only to tell what lies ahead; the window is of the events' own time."""
     _partitions: dict[int, dict[str, TenantCounts]] = field(default_factory=dict)
     _in_hand: Counter[tuple[str, Counted]] = field(default_factory=Counter)
     """Events that were let pass and are not remembered yet."""
@@ -70,9 +76,12 @@ class Counts:
         self._partitions[partition] = defaultdict(TenantCounts)
         self._newest[partition] = 0.0
 
-    def time_of(self, partition: int, told: float) -> float:
-        """Return when the next event of a partition counts: no earlier than those before it, whatever clock its sender has."""
-        newest = self._newest[partition] = max(told, self._newest.get(partition, 0.0))
+    def time_of(self, partition: int, told: float, now: float = math.inf) -> float:
+        """Return when the next event of a partition counts: no earlier than those before it, whatever clock its sender has.
+
+        now: what this machine's clock says. Events that are later than that were counted by a clock that was wrong.
+        """
+        newest = self._newest[partition] = max(told, min(self._newest.get(partition, 0.0), now))
         return newest
 
     def load(self, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> None:
@@ -136,15 +145,15 @@ class Counts:
     def _count(self, partition: int, tenant: str, seen: Seen, sign: int) -> None:
         if partition not in self._partitions:
             self.begin(partition)
-        counts = self._partitions[partition][tenant]
+        counts, current = self._partitions[partition][tenant], self.slice_of(self.clock())
         if seen.live:
             counts.live += sign
         if seen.held is not None:
             counts.held[seen.held.reason] = counts.held.get(seen.held.reason, 0) + sign
         if seen.at and seen.deleted:
-            counts.removed[seen.epoch].add(self.slice_of(seen.at), sign)
+            counts.removed[seen.epoch].add(self.slice_of(seen.at), sign, current)
         elif seen.at and seen.changed and seen.live:
-            counts.changed[seen.epoch].add(self.slice_of(seen.at), sign)
+            counts.changed[seen.epoch].add(self.slice_of(seen.at), sign, current)
 
 
 def tenant_of(key: bytes) -> str:

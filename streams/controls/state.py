@@ -69,8 +69,13 @@ class Controls:
             self.decided[control.tenant_id] = control.decisions
         elif control.tenant_id is not None and control.partition is not None:
             trips = self._tripped.setdefault(control.tenant_id, {})
-            before = trips.get(control.partition)
-            if before is None or before.at <= control.at:  # its writer applies it before it comes back from the broker
+            before, newest = trips.get(control.partition), self.newest_decision(control.tenant_id)
+            known = newest.id if newest is not None else ""
+
+            def rank(trip: Control) -> tuple[bool, datetime]:
+                return trip.decision == known, trip.at  # what knows the newest decision goes first, whatever a clock says
+
+            if before is None or rank(before) <= rank(control):  # its writer applies it before it comes back from the broker
                 trips[control.partition] = control
 
     def _take_back(self, key: bytes) -> None:

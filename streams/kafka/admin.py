@@ -121,9 +121,8 @@ def check_topics(settings: KafkaSettings, wanted: Iterable[Topic]) -> None:
     _refuse_differences(plan)
     if plan.create:
         missing = ", ".join(topic.name for topic in plan.create)
-        raise NotPrepared(
-            f"topic {missing} does not exist; run `docdelta init` first", bootstrap_servers=settings.bootstrap_servers
-        )
+        words = f"topic {missing} does not exist; run `docdelta topics apply`, or `docdelta init` first"
+        raise NotPrepared(words, bootstrap_servers=settings.bootstrap_servers)
 
 
 def execute_topics(admin: KafkaAdmin, plan: TopicPlan, replication_factor: int = 1, patience: float = 30.0) -> None:

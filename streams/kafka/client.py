@@ -212,7 +212,7 @@ def require_topics(client: KafkaAdmin | KafkaProducer, names: set[str], patience
     if missing:
         settings = client.settings
         hidden = f", or user {settings.sasl_username} may not see it" if settings.security_protocol.startswith("SASL") else ""
-        words = f"topic {', '.join(missing)} does not exist{hidden}; run `docdelta init` first"
+        words = f"topic {', '.join(missing)} does not exist{hidden}; run `docdelta topics apply`, or `docdelta init` first"
         raise NotPrepared(words, bootstrap_servers=settings.bootstrap_servers)
     return {name: known[name] for name in names}
 
@@ -231,7 +231,8 @@ def in_words(error: KafkaError, client: Client, topic: str = "") -> DocdeltaErro
             **about,
         )
     if code in _MISSING:
-        return NotPrepared(f"topic {topic or '(unknown)'} does not exist; run `docdelta init` first", said=error.str())
+        words = f"topic {topic or '(unknown)'} does not exist; run `docdelta topics apply`, or `docdelta init` first"
+        return NotPrepared(words, said=error.str())
     if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return PoisonRecord("record is over the size limit of its topic", **about)
     if code in _AWAY:

@@ -115,7 +115,7 @@ def test_an_empty_topic_reads_as_empty_at_once(any_broker, topic):
 
 
 def test_a_missing_topic_is_named_and_not_created_by_asking(any_broker, fresh):
-    with pytest.raises(NotPrepared, match=f"topic {fresh} does not exist; run `docdelta init`"):
+    with pytest.raises(NotPrepared, match=f"topic {fresh} does not exist; run `docdelta topics apply`, or `docdelta init`"):
         produce_all(any_broker, [OutRecord(fresh, b"k", b"v")])
     with pytest.raises(NotPrepared, match=fresh):
         read_topic(any_broker, fresh)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.kafka.admin import Difference, PartitionLag, TopicState, plan_topics
+from streams.kafka.checks import missing_in_words
 from streams.topics import FRAME_BYTES, MAX_EVENT_BYTES, UNCOMPACTED, Topic, TopicNames, batch_topics, shared_topics
 
 COMPACTED = Topic("docs", 8, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
@@ -73,6 +74,17 @@ def test_a_plan_prints_itself():
 def test_topics_leave_room_for_the_frame_around_the_largest_event():
     documents = shared_topics(TopicNames("x"), 8)[0]
     assert int(documents.config["max.message.bytes"]) == MAX_EVENT_BYTES + FRAME_BYTES
+
+
+@pytest.mark.parametrize("name", ["bulk", "controls", "held", "letter_index"])
+def test_a_topic_that_an_earlier_release_did_not_make_names_the_command_that_makes_it(name: str) -> None:
+    names = TopicNames("x")
+    wanted = shared_topics(names, 8)
+    there = {topic.name: TopicState(topic.name, 8, topic.config) for topic in wanted if topic.name != getattr(names, name)}
+    words = missing_in_words(plan_topics(there, wanted))
+    assert f"{getattr(names, name)}; this release needs them: run `docdelta topics apply`" in words
+    assert "docdelta init" not in words
+    assert "docdelta init --policy FILE" in missing_in_words(plan_topics({}, wanted))
 
 
 def test_what_others_write_stays_uncompacted_for_a_while_and_a_topic_made_without_that_is_taken() -> None:

@@ -73,6 +73,7 @@ class Watched:
             quiet=self.clock.quiet,
             sleep=self.clock.sleep,
             now=lambda: self.clock.time,
+            elapsed=lambda: self.clock.time,
         )
 
     def drift(self) -> dict[str, float]:

@@ -91,6 +91,40 @@ def test_counts_of_a_tenant_that_deletes_a_little_for_years_stay_small() -> None
     assert counts.figures("a", "deletes", 1e9 + 20_000 * WINDOW / SLICES, "", {0}).counted == SLICES
 
 
+def _deletes(counts: Counts, first: int, number: int, told: float, now: float) -> None:
+    for each in range(first, first + number):
+        at = counts.time_of(0, told, now)
+        counts.change(0, f"a/{each}".encode(), None, Seen(1, "f", deleted=True, at=at))
+
+
+def test_a_clock_that_was_an_hour_ahead_for_days_and_is_set_back_leaves_a_window_that_counts() -> None:
+    now = [1.9e9]
+    counts = Counts(WINDOW, lambda: now[0])
+    ahead = 3 * 86_400.0
+    for number in range(400):  # every ten minutes something goes, by a clock that is three days ahead
+        wrong = 1.9e9 + ahead + number * 600
+        _deletes(counts, number, 1, wrong, wrong)
+    now[0] = 1.9e9 + 400 * 600
+    _deletes(counts, 1000, 40, now[0], now[0])
+    at = counts.time_of(0, now[0], now[0])
+    assert at == now[0], "time goes on from what the clock says now"
+    assert counts.figures("a", "deletes", at, "", {0}).counted >= 41, "what goes now is counted, and what lies ahead with it"
+
+
+def test_a_clock_that_is_set_back_an_hour_forgets_nothing_that_went_in_the_last_one() -> None:
+    counts = Counts(WINDOW, lambda: 1.9e9)
+    _deletes(counts, 0, 30, 1.9e9 + 3600, 1.9e9 + 3600)
+    at = counts.time_of(0, 1.9e9, 1.9e9)
+    assert counts.figures("a", "deletes", at, "", {0}).counted == 31
+
+
+def test_a_clock_that_is_set_forward_begins_another_window_and_no_more() -> None:
+    counts = Counts(WINDOW, lambda: 1.9e9 + 7200)
+    _deletes(counts, 0, 30, 1.9e9, 1.9e9)
+    at = counts.time_of(0, 1.9e9 + 7200, 1.9e9 + 7200)
+    assert counts.figures("a", "deletes", at, "", {0}).counted == 1
+
+
 @given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 300), st.sampled_from([0.1, 0.5, 1.0]), st.integers(1, 8))
 def test_it_never_trips_below_the_share_nor_below_the_minimum(
     counted: int, documents: int, minimum: int, share: float, owned: int

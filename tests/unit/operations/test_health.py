@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 
 from streams import metrics
-from streams.canary import DOCUMENT, MICROSECONDS, canary, newest_canary
+from streams.canary import DOCUMENT, MICROSECONDS, Canary, canary, newest_canary
 from streams.daemon import in_daemon_thread
 from streams.errors import InvariantBroken, Unavailable
 from streams.index.memory import MemoryIndex
 from streams.index.qdrant import open_index
 from streams.ports import CollectionSpec, IndexPlan, NewPoint
 from streams.probes import Probes, alive, unready
-from streams.settings import QdrantSettings
+from streams.settings import QdrantSettings, Settings
 from streams.vitals import STALLED_SECONDS, RebalanceSensor, Vitals
 
 
@@ -163,6 +163,30 @@ async def test_a_canary_is_read_through_the_alias_and_its_newest_generation_coun
         assert await newest_canary(index, "a", "probe") == 1_900_000_060
         assert await newest_canary(index, "a", "other") is None
         await index.close()
+
+
+async def test_a_canary_grows_old_and_is_written_anew_though_the_clock_is_set_back() -> None:
+    index, clock, elapsed = MemoryIndex(), [1_900_003_600.0], [50.0]
+    await index.ensure_collection("c", CollectionSpec("c", "f", "e", 2, "cosine"))
+    settings = Settings()
+    await index.set_alias(settings.qdrant.alias, "c")
+    probe = Canary(settings, "probe", index, lambda: None, lambda: clock[0], lambda: elapsed[0])
+
+    async def stands(revision: int) -> None:
+        name = "chk_" + "1" * 64
+        point = {"chunk_id": name, "tenant_id": "probe", "document_id": DOCUMENT, "revision": revision, "order_key": 1}
+        await index.apply("c", IndexPlan("probe", DOCUMENT, revision, upserts=(NewPoint(name, None, point),)))
+        await probe.read()
+
+    await stands(canary("probe", clock[0] - 5).revision)
+    assert probe.age() == pytest.approx(5)
+    clock[0] -= 3600  # an hour back
+    elapsed[0] += 300
+    assert probe.age() == pytest.approx(300), "it is not fresh for an hour"
+    newer = probe.next()
+    assert newer.revision > (probe.newest or 0) * MICROSECONDS, "else it would be stale"
+    await stands(newer.revision)
+    assert probe.age() == pytest.approx(0)
 
 
 async def test_a_blocking_call_that_hangs_holds_nobody_up() -> None:
