@@ -134,7 +134,7 @@ def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
     return [
         Topic(names.documents, partitions, _front_door()),
         Topic(names.bulk, partitions, _front_door()),
-        Topic(names.parsed, partitions, _compacted()),
+        Topic(names.parsed, partitions, {**_compacted(), UNCOMPACTED: "3600000"}),  # a paused owner may have records in hand
         Topic(names.receipts, partitions, _kept(30 * day)),
         Topic(names.dead_letters, partitions, _kept(-1)),
         Topic(names.batches, 1, _compacted()),

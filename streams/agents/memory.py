@@ -50,20 +50,22 @@ def remembered(
 
     records: of [documents] up to the committed offset, in their order; held: what is in [held]; parsed: of [parsed], read last.
     """
-    memory, fingerprints = _said(records)
-    passed = _passed(parsed, fingerprints)
+    memory, fingerprints, places = _said(records)
+    passed = _passed(parsed, fingerprints, places)
     for key, there in passed.items():
         said = memory.get(key)
         if said is None or (there.revision, there.deleted) > (said.revision, said.deleted):
             memory[key] = there
         elif said.deleted and not there.deleted:
-            memory[key] = replace(there, offset=said.offset, dropped=said.revision)
+            memory[key] = replace(there, offset=max(there.offset, said.offset), dropped=said.revision)
     for key, waiting in held.items():
         memory[key] = replace(passed.get(key, Seen(UNSEEN, "")), held=_mark(waiting))
     return memory
 
 
-def _passed(parsed: Iterable[InRecord], fingerprints: Mapping[tuple[bytes, int], str]) -> dict[bytes, Seen]:
+def _passed(
+    parsed: Iterable[InRecord], fingerprints: Mapping[tuple[bytes, int], str], places: Mapping[tuple[bytes, int], int]
+) -> dict[bytes, Seen]:
     """Return the newest that was let pass of each document. Blocks are not looked at: it takes what reading the JSON takes."""
     passed: dict[bytes, Seen] = {}
     for record in parsed:
@@ -73,7 +75,9 @@ def _passed(parsed: Iterable[InRecord], fingerprints: Mapping[tuple[bytes, int],
         revision, deleted = int(said["revision"]), said.get("op") == "delete"
         before = passed.get(record.key)
         if before is None or (revision, deleted) >= (before.revision, before.deleted):
-            passed[record.key] = Seen(revision, fingerprints.get((record.key, revision), ""), deleted, failed=True)
+            name = record.key, revision
+            place = -1 if deleted else places.get(name, -1)
+            passed[record.key] = Seen(revision, fingerprints.get(name, ""), deleted, failed=True, offset=place)
     return passed
 
 
@@ -82,10 +86,14 @@ def _mark(held: HeldChange) -> HeldMark:
     return HeldMark(held.reason, held.revision, change_fingerprint(said), held.op == "delete", held.event_id, held.offset)
 
 
-def _said(records: Iterable[InRecord]) -> tuple[dict[bytes, Seen], dict[tuple[bytes, int], str]]:
-    """Return what the log says last of each document, and what each revision that it still has says (its fingerprint)."""
+def _said(
+    records: Iterable[InRecord],
+) -> tuple[dict[bytes, Seen], dict[tuple[bytes, int], str], dict[tuple[bytes, int], int]]:
+    """Return what the log says last of each document, what each revision that it still has says (its fingerprint), and where each
+    upsert stands last."""
     memory: dict[bytes, Seen] = {}
     fingerprints: dict[tuple[bytes, int], str] = {}
+    places: dict[tuple[bytes, int], int] = {}
     for record in records:
         key = record.key
         if key is None:
@@ -99,6 +107,8 @@ def _said(records: Iterable[InRecord]) -> tuple[dict[bytes, Seen], dict[tuple[by
             change = decode(record.value, DocumentChange)
             if key != document_key(change.tenant_id, change.document_id):
                 continue
+            if change.op == "upsert":
+                places[key, change.revision] = record.offset
             seen = settle_change(change, before).seen
         except (UndecodableRecord, PoisonRecord):  # it was refused then, too
             continue
@@ -106,4 +116,4 @@ def _said(records: Iterable[InRecord]) -> tuple[dict[bytes, Seen], dict[tuple[by
             memory[key] = replace(failed(seen), offset=record.offset)
             if not seen.deleted:
                 fingerprints[key, seen.revision] = seen.fingerprint
-    return memory, fingerprints
+    return memory, fingerprints, places

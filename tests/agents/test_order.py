@@ -244,6 +244,28 @@ async def test_a_document_whose_delete_was_rejected_ends_in_what_is_served() -> 
     assert [name for name in names if await other.ids(name)] == there
 
 
+async def test_a_memory_made_again_knows_where_the_newest_of_a_kept_document_stands() -> None:
+    pipeline = Pipeline(breaker=Limits(share=0.5, minimum=4))
+    names = [f"d{number}" for number in range(8)]
+    for name in names:
+        pipeline.send(name, 1, sections(name), event_id=f"{name}@1")
+    await pipeline.drain()
+    for name in names:
+        pipeline.send(name, 2, None, event_id=f"{name}@2")
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "reject", ""), 0)
+    pipeline.view.look()
+    await pipeline.drain()
+    rows = remembered(pipeline.log.topics["t.documents"], {}, pipeline.log.topics["t.parsed"])
+    pipeline.seen.values = {key: row.to_bytes() for key, row in rows.items()}
+    pipeline.restart()
+    pipeline.send("d7", 0, sections("older"), event_id="late")
+    await pipeline.drain()
+    assert said(last(pipeline, b"A/d7")).event_id == "d7@1"
+    assert Seen.from_bytes(pipeline.seen.values[b"A/d7"]).dropped == 2, "what was rejected stays so"
+
+
 async def test_a_memory_made_again_from_the_compacted_log_refuses_what_the_first_one_refused() -> None:
     pipeline = Pipeline()
     pipeline.send("d1", 3, sections("ash"), event_id="newest")
