@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from schemas.codec import UndecodableRecord, decode
 from schemas.dead_letter import DeadLetter
-from schemas.document_change import DocumentChange
+from schemas.document_change import AGAIN, DocumentChange
 from schemas.receipt import Receipt
 from streams.errors import DocdeltaError
 from streams.ports import InRecord, VectorIndex
@@ -178,11 +178,17 @@ def newest_seen(records: Iterable[InRecord]) -> Seen | None:
         except (UndecodableRecord, DocdeltaError):
             continue
         if newest is None or change.revision >= newest.revision:
-            newest = Seen(change.revision, change.op, change.media_type, record.partition, record.offset, change.occurred_at)
+            newest = Seen(change.revision, change.op, change.media_type, record.partition, _came(record), change.occurred_at)
     return newest
 
 
 def last_receipts(records: Iterable[InRecord]) -> tuple[Receipt, ...]:
+def _came(record: InRecord) -> int:
+    """Return an offset that tells when an event came: of one that the parser said again, that before the late record."""
+    late = record.headers.get(AGAIN, b"")
+    return min(record.offset, int(late) - 1) if late.isdigit() and len(late) < 19 else record.offset
+
+
     """Return the last receipt about the highest revision of each batch, the parser's (batch empty) first."""
     last: dict[str, Receipt] = {}
     for record in records:

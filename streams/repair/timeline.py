@@ -15,7 +15,7 @@ from chunking.manifest import Manifest
 from schemas.batch import BUILD_STATES, LIVE_STATES, BatchRecord
 from schemas.codec import UndecodableRecord, decode
 from schemas.control import Control
-from schemas.document_change import FORGET, DocumentChange
+from schemas.document_change import AGAIN, FORGET, DocumentChange
 from schemas.held_change import HeldChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
@@ -229,7 +229,7 @@ def events_of(records: Iterable[InRecord], stage: str = "event") -> list[Moment]
         except UndecodableRecord as error:
             found.append(Moment(at, stage, "", None, "unreadable", str(error), place=place))
             continue
-        again = "sent again" if change.reindex else ""
+        again = "said again behind a late event" if AGAIN in record.headers else "sent again" if change.reindex else ""
         figures = {"bytes": len(record.value)}
         found.append(Moment(at, stage, "", change.revision, change.op, again, change.event_id, place, figures))
     return found

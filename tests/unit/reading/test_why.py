@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from chunking.manifest import Manifest, ManifestEntry
 from schemas.batch import BatchRecord, EmbeddingRecord
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
-from schemas.document_change import Content, DocumentChange
+from schemas.document_change import AGAIN, Content, DocumentChange
 from schemas.receipt import Outcome, Receipt
 from schemas.record import Record
 from streams.ports import InRecord
@@ -116,6 +117,16 @@ def test_the_newest_event_is_the_highest_revision_whatever_the_order() -> None:
     )
     assert seen is not None
     assert (seen.revision, seen.op, seen.offset) == (9, "delete", 1)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_an_event_that_was_said_again_did_not_come_after_the_garbage_before_it(compacted: bool) -> None:
+    garbage, again = record(b"no event", 3), replace(record(change(2), 4), headers={AGAIN: b"3"})
+    seen = newest_seen([garbage, again] if compacted else [record(change(2), 1), garbage, again])
+    assert seen is not None
+    assert (seen.revision, seen.offset) == (2, 2)
+    found = Why("acme", "a", seen, (receipt(2, "indexed"),), None, (letter(None, 3),))
+    assert found.state == "dead_lettered"
 
 
 def test_the_last_receipt_of_each_batch_counts_and_late_stale_ones_do_not() -> None:
