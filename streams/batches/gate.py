@@ -12,6 +12,7 @@ from schemas.batch import BatchRecord
 from streams.batches.evidence import Agreement
 from streams.kafka.offsets import PartitionLag
 from streams.ports import CollectionSpec, Readiness
+from streams.words import counted
 
 _NAMED = 5
 
@@ -137,7 +138,7 @@ def _lag(evidence: Evidence, limits: Limits) -> Line:
         if evidence.uncommitted
         else ""
     )
-    figure = f"{lag:,} records, limit {limits.max_lag:,}{held}"
+    figure = f"{counted(lag, 'record')}, limit {limits.max_lag:,}{held}"
     return Line("lag", lag <= limits.max_lag, figure, "wait, or add workers", waits=True)
 
 
@@ -158,29 +159,30 @@ def _documents(evidence: Evidence) -> Iterable[Line]:
     yield Line(
         "count",
         agreement.counts_agree,
-        f"{agreement.points:,} points (exact) against {agreement.chunks:,} chunks in the manifests{moving}",
+        f"{counted(agreement.points, 'point')} (exact) against {counted(agreement.chunks, 'chunk')} in the manifests{moving}",
         f"docdelta audit --batch {evidence.batch.batch} --repair mends what differs; else retire the batch and build anew",
         waits=True,
     )
     yield Line(
         "ids and payloads",
         not agreement.wrong,
-        f"{len(agreement.wrong):,} documents differ from their manifests",
+        f"{counted(len(agreement.wrong), 'document differs from its manifest', 'documents differ from their manifests')}",
         f"differ: {_some(agreement.wrong)}; docdelta audit --batch {evidence.batch.batch} --repair mends them",
         waits=agreement.moved or evidence.behind_before > 0 or any(each.lag for each in evidence.offsets),
     )
     yield Line(
         "refused",
         not evidence.refused and not evidence.stray_letters and not agreement.suspect,
-        f"{len(evidence.refused):,} documents and {len(evidence.stray_letters):,} records are dead letters of this batch, "
-        f"{len(agreement.suspect):,} documents in doubt",
+        f"{counted(len(evidence.refused), 'document')} and {counted(len(evidence.stray_letters), 'record')} "
+        "are dead letters of this batch, "
+        f"{counted(len(agreement.suspect), 'document')} in doubt",
         _some([f"{document} ({why})" for document, why in evidence.refused.items()] or evidence.stray_letters or agreement.suspect)
         + "; mend what the reason names, then docdelta reindex TENANT/DOCUMENT",
     )
     yield Line(
         "held",
         not evidence.held,
-        f"{len(evidence.held):,} documents are held",
+        f"{counted(len(evidence.held), 'document is', 'documents are')} held",
         f"held: {_some(evidence.held)}; release or reject them (docdelta breaker list, docdelta resume)",
     )
 
@@ -208,7 +210,7 @@ def _probes(evidence: Evidence) -> Line:
     return Line(
         "read-back probes",
         not missed,
-        f"{evidence.probes - len(missed)} of {evidence.probes} chunks are found by their own vector",
+        f"{evidence.probes - len(missed)} of {counted(evidence.probes, 'chunk')} found by their own vectors",
         f"not found: {_some(missed)}; if it stays so, the index must be looked at",
         waits=True,
     )

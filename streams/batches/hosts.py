@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.control import Control
+from streams.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Hosts:
                 f"or give the build up: docdelta retire {self.batch}"
             )
         if self.refusals:
-            others = f"; {self.members} others build it" if self.members else ""
+            others = f"; {counted(self.members, 'other builds', 'others build')} it" if self.members else ""
             return f"not every worker can host {self.batch}: {self._said()}{others}"
         if self.members == 0:
             return f"no worker hosts {self.batch}: start one: docdelta worker"
@@ -41,4 +42,5 @@ class Hosts:
     def _said(self) -> str:
         """Return what the first worker said, and how many more there are."""
         first, *rest = self.refusals
-        return f"{first.by} says: {first.reason}" + (f" ({len(rest)} more workers refuse it)" if rest else "")
+        more = f" ({counted(len(rest), 'more worker refuses', 'more workers refuse')} it)" if rest else ""
+        return f"{first.by} says: {first.reason}{more}"

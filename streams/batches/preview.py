@@ -15,6 +15,7 @@ from schemas.codec import UndecodableRecord, decode
 from schemas.parsed_document import ParsedDocument
 from streams.ports import InRecord
 from streams.steps.wire_document import from_wire
+from streams.words import counted
 
 SAMPLE_DOCUMENTS = 200
 SAMPLE_CHARACTERS = 20_000_000
@@ -52,11 +53,11 @@ class Preview:
         if not self.documents:
             yield "no document is there yet to look at"
             return
-        yield f"sample: {self.documents:,} of {documents:,} documents"
+        yield f"sample: {self.documents:,} of {counted(documents, 'document')}"
         for name in sorted(self.before.keys() | self.after.keys()):
-            yield f"  strategy {name}: {self.before[name]:,} chunks now, {self.after[name]:,} then"
+            yield f"  strategy {name}: {counted(self.before[name], 'chunk')} now, {self.after[name]:,} then"
         total = self.chunks
-        yield f"  boundaries: {self.same:,} of {total:,} chunks stand where one stands now ({_share(self.same, total)})"
+        yield f"  boundaries: {self.same:,} of {counted(total, 'chunk')} stand where one stands now ({_share(self.same, total)})"
         share = _share(self.embedded, total)
         yield f"  vectors: {self.borrowed:,} borrowed from the served batch, {self.embedded:,} embedded ({share})"
         for document, reason in sorted(self.refused.items())[:5]:
@@ -65,7 +66,7 @@ class Preview:
         time = f"about {embedded / chunks_a_second / 60:.1f} minutes of embedding" if chunks_a_second else "time unknown here"
         disk = self.scaled(self.bytes, documents) * _POINT_OVERHEAD / 1e6
         yield (
-            f"expected: {self.scaled(total, documents):,} chunks, {embedded:,} embedded, "
+            f"expected: {counted(self.scaled(total, documents), 'chunk')}, {embedded:,} embedded, "
             f"{self.scaled(self.borrowed, documents):,} borrowed; {time}; about {disk:,.1f} MB in the index beside the served batch"
         )
 

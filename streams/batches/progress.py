@@ -20,6 +20,7 @@ from streams.kafka.members import group_members
 from streams.kafka.offsets import PartitionLag
 from streams.kafka.read import Follower
 from streams.settings import Settings
+from streams.words import counted
 
 LOOK_SECONDS = 1.0
 STALLED_SECONDS = 30.0
@@ -60,7 +61,7 @@ class Progress:
         if self.hosts is not None and self.hosts.problem:
             quiet = f"; {self.hosts.problem}"
         return (
-            f"{self.documents:,} of {max(self.of_documents, self.documents):,} documents, {self.chunks:,} chunks "
+            f"{self.documents:,} of {counted(max(self.of_documents, self.documents), 'document')}, {counted(self.chunks, 'chunk')} "
             f"({self.embedded:,} embedded, {self.borrowed:,} borrowed){refused}, lag {self.lag:,}{eta}{quiet}"
         )
 

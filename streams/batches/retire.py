@@ -22,6 +22,7 @@ from streams.batches.ledger import Clerk, Ledger, when, with_state
 from streams.crash_points import reached
 from streams.errors import NotPrepared
 from streams.ports import VectorIndex
+from streams.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class RetirePlan:
     lost: str
 
     def __str__(self) -> str:
-        points = "gone already" if self.points is None else f"{self.points:,} points"
+        points = "gone already" if self.points is None else f"{counted(self.points, 'point')}"
         return (
             f"batch {self.batch.batch} ({self.batch.state}) goes: collection {self.batch.collection} ({points}), "
             f"group {self.group}, topics {', '.join(self.topics)}, local state on every worker; {self.lost}"

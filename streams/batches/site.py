@@ -31,6 +31,7 @@ from streams.kafka.read import read_span, read_topic
 from streams.ports import Embedder, VectorIndex
 from streams.settings import Settings
 from streams.topics import batch_topics
+from streams.words import counted
 
 LEAVE_SECONDS = 90.0
 """How long workers may take to leave a retired batch's group: a clean stop, or a dead worker's session, ends within this."""
@@ -88,7 +89,8 @@ class Site:
             while members := _members(admin, group):
                 if time.monotonic() > deadline:
                     raise NotPrepared(
-                        f"{members} workers are still members of group {group} after {LEAVE_SECONDS:.0f} s: "
+                        f"{counted(members, 'worker is still a member', 'workers are still members')} of group {group} "
+                        f"after {LEAVE_SECONDS:.0f} s: "
                         "stop those that do not follow [batches], then run the command again"
                     )
                 time.sleep(0.3)

@@ -27,6 +27,7 @@ from streams.cli.exits import DRIFT, OK
 from streams.cli.output import note, print_json, progress_bar, say, stdout, table
 from streams.errors import NotPrepared
 from streams.repair.reindex import run_name
+from streams.words import counted
 
 
 def audit(
@@ -96,13 +97,15 @@ def _tell(report: Report, plan: RepairPlan | None, json: bool) -> None:
             repaired = {"sent_again": len(plan.reindex), "deleted": len(plan.delete), "left": left}
         print_json({**report.as_json(), "repair": repaired})
         return
-    say(f"batch {report.batch}: {report.documents:,} documents, {report.chunks:,} chunks, {report.points:,} points")
+    sizes = (counted(report.documents, "document"), counted(report.chunks, "chunk"), counted(report.points, "point"))
+    say(f"batch {report.batch}: {', '.join(sizes)}")
     if report.findings:
         stdout().print(_found(report.findings))
     share = f"{100 * report.reads.points / report.points:.1f} %" if report.points else "0 %"
     say(f"points read: {report.reads.points:,} of {report.points:,} ({share}), digests counted in {report.reads.facets:,} requests")
     if report.unmarked:
-        say(f"{report.unmarked:,} points carry no marks and were read in full: a batch built by this release has them")
+        unmarked = counted(report.unmarked, "point carries no marks and was", "points carry no marks and were")
+        say(f"{unmarked} read in full: a batch built by this release has them")
     if report.sampled or report.unsampled:
         more = f"; of {report.unsampled:,} more the text can't be told" if report.unsampled else ""
         say(f"sample: {report.sampled:,} vectors made anew and compared{more}")

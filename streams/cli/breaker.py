@@ -12,6 +12,7 @@ from streams.cli import options
 from streams.cli.batch_commands import DryRun, Yes, confirmed, die_as_told
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stdout, table
+from streams.words import counted
 
 app = typer.Typer(
     help="""Deletes beyond a share of a tenant's documents are held: list them, let them pass, or drop them.
@@ -92,7 +93,8 @@ def _rule(context: typer.Context, tenant: str, verdict: Verdict, reason: str, ye
         return FAILED
     left = desk.rule(plan, wait)
     if left:
-        note(f"{left:,} events wait for a worker; they go on by themselves, or run docdelta breaker {verdict} {tenant} again")
+        waiting = counted(left, "event waits", "events wait")
+        note(f"{waiting} for a worker, and for nothing else; or run docdelta breaker {verdict} {tenant} again")
         return FAILED
     say("done: nothing of the tenant is held")
     return OK

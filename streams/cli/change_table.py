@@ -13,6 +13,7 @@ from rich.text import Text
 
 from schemas.receipt import Receipt
 from streams.cli.output import stdout
+from streams.words import counted
 
 DOCUMENT_WIDTH = 36
 _NUMBERS = ("kept", "added", "updated", "removed", "embedded")
@@ -52,9 +53,9 @@ class ChangeTable:
     def totals(self) -> str:
         """Return the totals as a sentence: ``212 chunks in 12 documents, 9 embedded by 14 events``."""
         live = {key: count for key, count in self.chunks.items() if count}
-        events = "1 event" if self.events == 1 else f"{self.events} events"
-        documents = "1 document" if len(live) == 1 else f"{len(live)} documents"
-        return f"{sum(live.values())} chunks in {documents}, {self.embedded} embedded by {events}"
+        events = counted(self.events, "event")
+        documents = counted(len(live), "document")
+        return f"{counted(sum(live.values()), 'chunk')} in {documents}, {self.embedded} embedded by {events}"
 
 
 def seconds_to_searchable(receipt: Receipt) -> float | None:

@@ -15,6 +15,7 @@ from streams.cli.files import FileFacts
 from streams.cli.output import note, one_line, print_json_line, stdout, table
 from streams.cli.policies import DEFAULT_POLICY, read_policy
 from streams.cli.preview import PREVIEW_TENANT, chunk_json, chunks_of, read_document
+from streams.words import counted
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 """Colours of sections, in turn."""
@@ -62,7 +63,7 @@ def chunk(
     picked = chosen.pick(document)
     total = sum(each.tokens for each in chunks)
     how = f"strategy {picked.strategy.versioned_name} by rule {picked.rule} of {chosen.batch_id}"
-    note(f"{len(chunks)} chunks, {total} tokens, {how}")
+    note(f"{counted(len(chunks), 'chunk')}, {counted(total, 'token')}, {how}")
 
 
 def _view(chunks: Sequence[Chunk]) -> None:
@@ -72,6 +73,7 @@ def _view(chunks: Sequence[Chunk]) -> None:
     for each in chunks:
         colour = sections.setdefault(each.heading_path, COLOURS[len(sections) % len(COLOURS)])
         place = " > ".join(each.heading_path) or "(no heading)"
-        head = f" {each.ordinal}  {each.tokens} tokens  {len(each.text)} characters  {each.role}  {place} {each.clause}"
+        size = f"{counted(each.tokens, 'token')}  {counted(len(each.text), 'character')}"
+        head = f" {each.ordinal}  {size}  {each.role}  {place} {each.clause}"
         console.print(Text("─" * 3 + head, style=f"bold {colour}"), soft_wrap=True)
         console.print(Text(each.repeat, style="bright_black") + Text(each.text, style=colour), soft_wrap=True)

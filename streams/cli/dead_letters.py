@@ -19,6 +19,7 @@ from streams.errors import UsageError
 from streams.repair.dead_letters import FoundLetter, drop, find_letter, list_letters, named, read_letters, replay
 from streams.repair.letters import Letter, LetterState, Wanted
 from streams.settings import Settings
+from streams.words import counted
 
 app = typer.Typer(
     help="""List, show, replay and drop dead letters: records that were refused, with the reason.
@@ -141,7 +142,7 @@ def replay_(
     settings = options.invocation(context).settings_to_send()
     chosen = _chosen(settings, names, _wanted(tenant, document, stage, batch, error, since, "open"), all_, limit)
     if not dry_run and not confirmed(f"replay {len(chosen)} dead letters?", yes or len(names or ()) == 1 or not chosen):
-        note(f"nothing is replayed of {len(chosen)} letters; say --yes to do it")
+        note(f"nothing is replayed of {counted(len(chosen), 'letter')}; say --yes to do it")
         return FAILED
     done = 0
     with progress_bar("replaying", len(chosen)) as bar:
@@ -191,7 +192,7 @@ def drop_(
     settings = options.invocation(context).settings()
     chosen = _chosen(settings, names, _wanted(tenant, document, stage, batch, error, since, "open"), all_, limit)
     if not dry_run and chosen and not confirmed(f"drop {len(chosen)} dead letters?", yes):
-        note(f"nothing is dropped of {len(chosen)} letters; say --yes to do it")
+        note(f"nothing is dropped of {counted(len(chosen), 'letter')}; say --yes to do it")
         return FAILED
     dropped = drop(settings, chosen, plain(reason)[:300], dry_run)
     if json:

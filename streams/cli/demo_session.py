@@ -23,6 +23,7 @@ from streams.embedded.sample_edits import Edit
 from streams.embedded.stack import EmbeddedStack, ReceiptBook
 from streams.errors import UsageError
 from streams.reading.search import Question, search
+from streams.words import counted
 
 TENANT = "demo"
 POLICY = "default"
@@ -61,22 +62,23 @@ class DemoSession:
             wrong = []
             for edit in self.edits:
                 before = table.embedded
-                table.note(f"{edit.title}  (must cost {edit.embeddings} {'embedding' if edit.embeddings == 1 else 'embeddings'})")
+                table.note(f"{edit.title}  (must cost {counted(edit.embeddings, 'embedding')})")
                 edit.apply(self.connector.root)
                 if not await self._sync(sender, book):
                     table.note("Nothing is sent: the file holds what was sent before.")
                 if table.embedded - before != edit.embeddings:
-                    wrong.append(f"{edit.title}: {table.embedded - before} embeddings instead of {edit.embeddings}")
+                    wrong.append(f"{edit.title}: {counted(table.embedded - before, 'embedding')} instead of {edit.embeddings}")
             table.note("The whole site is sent once more, unchanged.")
             before = table.embedded
             await self._sync(sender, book, everything=True)
             if table.embedded != before:
-                wrong.append(f"re-sync of an unchanged site: {table.embedded - before} embeddings instead of 0")
+                wrong.append(f"re-sync of an unchanged site: {counted(table.embedded - before, 'embedding')} instead of 0")
             count = await stack.index.count(stack.batch.collection)
             wrong += await self._roll_out()
             await self._search()
         say("")
-        say(f"Built: {built[0]}. After {len(self.edits)} edits: {count} chunks, {table.embedded - built[1]} embedded anew.")
+        after = f"After {counted(len(self.edits), 'edit')}: {counted(count, 'chunk')}, {table.embedded - built[1]} embedded anew."
+        say(f"Built: {built[0]}. {after}")
         for fault in wrong:
             say(f"WRONG: {fault}")
         say("Next: `docdelta dev YOUR-FOLDER` keeps a folder of yours in sync; `docdelta --help` shows the rest.")

@@ -21,6 +21,7 @@ from streams.embedded.dev_file import dev_file_for, remove_dev_file, write_dev_f
 from streams.embedded.stack import BrokerKind, EmbeddedStack, ReceiptBook
 from streams.errors import NotReachable, UsageError
 from streams.settings import Settings
+from streams.words import counted
 
 TICK_SECONDS = 0.5
 """How often it is looked whether the folder is still the one that is watched."""
@@ -122,7 +123,7 @@ class DevSession:
         for refusal in plan.refused:
             note(f"not sent: {refusal.document_id}: {refusal.reason}")
         if plan.held:
-            note(f"{len(plan.held)} deletes held back: {plan.held_reason}")
+            note(f"{counted(len(plan.held), 'delete')} held back: {plan.held_reason}")
         report = await asyncio.to_thread(self._connector.execute, plan, sender)
         for refusal in report.failed:
             note(f"not sent: {refusal.document_id}: {refusal.reason}")

@@ -17,6 +17,7 @@ from streams.cli.files import FileFacts
 from streams.cli.output import note, one_line, print_json, stdout, table
 from streams.cli.policies import DEFAULT_POLICY, read_policy
 from streams.cli.preview import PREVIEW_TENANT, chunks_of, read_document
+from streams.words import counted
 
 
 def diff(
@@ -64,7 +65,7 @@ def diff(
         stdout().print(lines)
     note(
         f"{len(delta.kept)} kept, {len(delta.added)} added, {len(delta.updated)} updated, {len(delta.removed)} removed; "
-        f"{embeddings} of {len(after)} chunks to embed"
+        f"{embeddings} of {counted(len(after), 'chunk')} to embed"
     )
 
 

@@ -13,6 +13,7 @@ from streams.cli.output import note, one_line, print_json, progress_bar, say, st
 from streams.cli.reading_index import reading_index
 from streams.errors import UsageError
 from streams.settings import Settings
+from streams.words import counted
 
 if TYPE_CHECKING:
     from streams.evaluation.golden import Golden
@@ -95,14 +96,14 @@ def tell(golden: Golden, evaluations: list[Evaluation], worst: int) -> None:
     """Print the figures of all evaluations side by side, and the `worst` so many questions of each."""
     from streams.evaluation.report import comparisons, rows
 
-    say(f"{len(golden.questions)} questions of {golden.source}")
+    say(f"{counted(len(golden.questions), 'question')} of {golden.source}")
     names = [each.name for each in evaluations]
     figures = table("", *names, "", numbers=tuple(names))
     for row in rows(evaluations):
         figures.add_row(row.figure, *row.values, row.meaning)
     stdout().print(figures)
     for each in comparisons(evaluations):
-        say(f"\n{each.before} → {each.after}: {len(each.risen)} questions rose, {len(each.fallen)} fell")
+        say(f"\n{each.before} → {each.after}: {counted(len(each.risen), 'question')} rose, {len(each.fallen)} fell")
         for change in each.fallen[:worst]:
             say(f"  fell from rank {change.before} to {change.after or 'not found'}: {change.question.question}")
     for evaluation in evaluations:

@@ -13,6 +13,7 @@ from streams.cli.documents_named import duration
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr
 from streams.repair.gc import forget
+from streams.words import counted
 
 
 def gc(
@@ -50,7 +51,8 @@ def gc(
         )
     else:
         verb = "would be forgotten" if dry_run else "forgotten"
-        say(f"{done.letters:,} dead letters ({done.letter_records:,} records) and {done.deletes:,} deletes {verb}")
+        letters = f"{counted(done.letters, 'dead letter')} ({counted(done.letter_records, 'record')})"
+        say(f"{letters} and {counted(done.deletes, 'delete')} {verb}")
         if done.deletes_waiting:
             say(f"{done.deletes_waiting:,} old deletes stay for now: the parser has not passed them (docdelta status)")
     for each in done.notes:

@@ -11,6 +11,7 @@ from streams.cli import options
 from streams.cli.files import FileFacts
 from streams.cli.output import note, one_line, print_json, stdout, table
 from streams.cli.preview import block_json, read_document
+from streams.words import counted
 
 
 def parse(
@@ -50,4 +51,5 @@ def parse(
         lines.add_row(str(block.kind), str(block.level or ""), block.clause, str(block.group or ""), span, text)
     stdout().print(lines)
     parser = document.parser or document.media_type
-    note(f"{len(document.blocks)} blocks, {len(document.text)} characters, {parser}: {document.title or 'no title'}")
+    sizes = f"{counted(len(document.blocks), 'block')}, {counted(len(document.text), 'character')}"
+    note(f"{sizes}, {parser}: {document.title or 'no title'}")

@@ -18,6 +18,7 @@ from streams.cli.files import FileFacts
 from streams.cli.output import note, one_line, print_json, say, stdout, table
 from streams.cli.policies import read_policy
 from streams.cli.preview import PREVIEW_TENANT, chunks_of, read_document
+from streams.words import counted
 
 HELP = """Check a policy, and see what it does to a document and why. Needs no broker and no model.
 
@@ -84,7 +85,8 @@ def explain(
     stdout().print(lines)
     body = [each.tokens for each in chunks if each.role is Role.BODY]
     if body:
-        note(f"{len(body)} body chunks, {sum(body) // len(body)} tokens on average, limit {chosen.limits.max_tokens}")
+        mean = counted(sum(body) // len(body), "token")
+        note(f"{counted(len(body), 'body chunk')}, {mean} on average, limit {chosen.limits.max_tokens}")
 
 
 def warnings_of(policy: ChunkPolicy) -> Iterator[str]:

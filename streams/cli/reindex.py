@@ -17,6 +17,7 @@ from streams.cli.output import note, print_json, progress_bar, say
 from streams.errors import UsageError
 from streams.repair.reindex import Counts, Selection, reindex_documents
 from streams.settings import Settings
+from streams.words import counted
 
 
 def reindex(
@@ -113,10 +114,10 @@ def counts_json(counts: Counts, dry_run: bool) -> dict[str, object]:
 
 def _tell(counts: Counts, dry_run: bool) -> None:
     verb = "would be sent" if dry_run else f"sent to {counts.topic}"
-    say(f"{counts.sent:,} documents {verb}: {counts.upserts:,} upserts, {counts.deletes:,} deletes")
+    say(f"{counted(counts.sent, 'document')} {verb}: {counted(counts.upserts, 'upsert')}, {counted(counts.deletes, 'delete')}")
     if counts.before:
         say(f"{counts.before:,} were sent before by run {counts.run}")
     if counts.unreadable:
-        say(f"{counts.unreadable:,} records can't be read: docdelta dead-letters list")
+        say(f"{counted(counts.unreadable, 'record')} can't be read: docdelta dead-letters list")
     if counts.mended:
-        say(f"{counts.mended:,} documents were edited meanwhile; the edit stays the last word")
+        say(f"{counted(counts.mended, 'document was', 'documents were')} edited meanwhile; the edit stays the last word")

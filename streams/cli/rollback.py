@@ -14,6 +14,7 @@ from streams.cli.batch_commands import DryRun, acting_site
 from streams.cli.exits import OK
 from streams.cli.output import say
 from streams.errors import NotPrepared
+from streams.words import counted
 
 
 def rollback(
@@ -47,7 +48,7 @@ async def roll_back(site: Site, dry_run: bool = False, force: bool = False) -> i
     lag = await site.lag(target, enough=limit)
     if lag > limit and not force:
         raise NotPrepared(
-            f"batch {target.batch} is {lag:,} records behind, limit {limit:,}: wait for its workers, "
+            f"batch {target.batch} is {counted(lag, 'record')} behind, limit {limit:,}: wait for its workers, "
             "or use --force, and readers miss these edits until it has caught up"
         )
     if dry_run:

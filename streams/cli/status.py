@@ -17,6 +17,7 @@ from streams.errors import DocdeltaError
 from streams.reading.status import IndexView, Status, read_status, view_index
 from streams.reading.waiting import Waiting
 from streams.settings import Settings
+from streams.words import counted
 
 _OFFSETS = ("partition", "committed", "end", "uncommitted")
 
@@ -30,8 +31,9 @@ def status(
 ) -> int:
     """Show batches with their documents and chunks, lag per group and partition, the document that waits longest, dead letters.
 
-    *chunks* is what the manifests say, *points* what the index holds; once lag is 0 the two agree. *uncommitted* is lag by committed
-    offsets: for up to a minute after a worker started, what is done already still counts in it. A build's lag keeps nobody waiting.
+    *chunks* is what the manifests say, *points* what the index holds; once lag is 0 the two agree. *uncommitted* is lag by what is
+    committed: for up to a minute after a worker started, what is done still counts. A build's lag keeps nobody waiting.
+
     Exit code 1: a part is missing.
 
     Example:  docdelta status
@@ -89,7 +91,8 @@ def _tell(found: Status, now: datetime) -> None:
         say(f"\n{line}")
     for breaker in found.standing.breakers():
         advice = f"docdelta breaker approve|reject {breaker.tenant}" if breaker.open_since else "see docdelta breaker list"
-        say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {len(breaker.held):,} events are held: {advice}")
+        held = counted(len(breaker.held), "event is", "events are")
+        say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {held} held: {advice}")
     for problem in found.build_problems:
         say(f"\n{problem} (what is served goes on)")
     parts = [f"{found.build_lag:,} of it builds"] if found.build_lag else []

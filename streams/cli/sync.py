@@ -14,6 +14,7 @@ from streams.cli.sending import event_json, tell, tenant_of
 from streams.connectors.directory import DirectoryConnector, SyncReport
 from streams.connectors.sync_plan import SyncPlan
 from streams.lanes.choice import Lane, lane_for
+from streams.words import counted
 
 
 def sync(
@@ -95,9 +96,10 @@ def _tell(plan: SyncPlan, report: SyncReport, dry_run: bool, lane: Lane) -> None
     for refusal in (*plan.refused, *report.failed):
         note(f"not sent: {refusal.document_id}: {refusal.reason}")
     if plan.held:
-        note(f"{len(plan.held)} deletes held back: {plan.held_reason}")
+        note(f"{counted(len(plan.held), 'delete')} held back: {plan.held_reason}")
     if plan.missing:
-        note(f"{len(plan.missing)} documents are gone from the folder; sync with --delete to end them")
+        missing = counted(len(plan.missing), "document is", "documents are")
+        note(f"{missing} gone from the folder; sync with --delete to end what is gone")
     verb = "to send" if dry_run else "sent"
     by = ", by the bulk lane: behind live edits" if plan.size and lane == "bulk" else ""
     note(f"{plan.size if dry_run else len(report.confirmed)} {verb}, {len(plan.unchanged)} unchanged{by}")

@@ -16,6 +16,7 @@ from streams.errors import DocdeltaError
 from streams.reading.why import InIndex, read_points
 from streams.repair.timeline import Moment, Timeline, read_timeline
 from streams.settings import Settings
+from streams.words import counted
 
 SHOWN_MOMENTS = 40
 SHOWN_CHUNKS = 100
@@ -97,7 +98,7 @@ def _tell(found: Timeline) -> None:
         stdout().print(holdings)
     _tell_chunks(found)
     ahead = [
-        f"{each.group}{' (a build)' if each.build else ''}: {each.records:,} records of {each.topic}[{each.partition}]"
+        f"{each.group}{' (a build)' if each.build else ''}: {counted(each.records, 'record')} of {each.topic}[{each.partition}]"
         for each in found.in_front
         if each.records
     ]

@@ -18,6 +18,7 @@ from streams.kafka.produce import OutRecord, size_limit
 from streams.lanes.choice import Lane, topic_of
 from streams.settings import KafkaSettings
 from streams.topics import TopicNames
+from streams.words import counted
 
 DELIVERY_SECONDS = 30.0
 """How long a record may wait for the broker's confirmation before it is reported."""
@@ -54,7 +55,7 @@ class KafkaSender:
             self._producer.poll(0.2)
             if time.monotonic() > deadline:
                 raise NotReachable(
-                    f"the broker did not confirm {len(self._producer)} events; run the same command again",
+                    f"the broker did not confirm {counted(len(self._producer), 'event')}; run the same command again",
                     bootstrap_servers=self._servers,
                 )
 

@@ -25,6 +25,7 @@ from typing import Literal
 from schemas.record import REVISION_LIMIT
 from streams.connectors.site_file import FileMetadata
 from streams.connectors.sync_state import SentDocument, SyncState
+from streams.words import counted
 
 SYNC_CONSENT = "sync again with --delete --force"
 """How a person says to `docdelta sync` that the loss of more than half of a folder is meant."""
@@ -167,5 +168,6 @@ def _guard(state: SyncState, gone: Sequence[str], *, force: bool, complete: bool
         return "parts of the folder could not be read, so what seems gone may still be there; mend that and sync again"
     live = sum(sent.live for sent in state.documents.values())
     if len(gone) * 2 > live and not force:
-        return f"{len(gone)} of {live} documents are gone from the folder, more than half; if that is meant, {consent}"
+        missing = f"{len(gone)} of {counted(live, 'document is', 'documents are')} gone from the folder"
+        return f"{missing}, more than half; if that is meant, {consent}"
     return ""

@@ -9,6 +9,7 @@ from streams.evaluation.golden import Expectation, Golden
 from streams.evaluation.plots import SERIES, bars, steps
 from streams.evaluation.report import Comparison, comparisons, rows
 from streams.evaluation.results import Answer, Evaluation, Judged, Moved
+from streams.words import counted
 
 _LIGHT = ("#2a6fdb", "#d9730d", "#2e8b57", "#b83280", "#6b4fbb", "#8a6d00", "#0f8b8d", "#a33b20")
 _DARK = ("#6ea8fe", "#ffab5e", "#6fd09a", "#f08cc0", "#b39dfa", "#dcc15a", "#63d2d4", "#f0927a")
@@ -42,7 +43,7 @@ def page(golden: Golden, evaluations: Sequence[Evaluation], worst: int = 20) -> 
     title = f"Golden questions: {', '.join(each.name for each in evaluations)}"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="quiet">{len(golden.questions)} questions of {escape(golden.source)}</p>',
+        f'<p class="quiet">{counted(len(golden.questions), "question")} of {escape(golden.source)}</p>',
         _legend(evaluations),
         _table(evaluations),
         _plots(evaluations),

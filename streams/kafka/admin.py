@@ -20,6 +20,7 @@ from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import follow, read_topic
 from streams.settings import KafkaSettings
 from streams.topics import UNCOMPACTED, Topic
+from streams.words import counted
 
 __all__ = [
     "Difference", "PartitionLag", "TopicPlan", "TopicState", "apply_topics", "check_topics", "delete_groups", "delete_topics",
@@ -68,7 +69,9 @@ class TopicPlan:
     unchanged: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"create {topic.name} ({topic.partitions} partitions, {_written(topic.config)})" for topic in self.create]
+        lines = [
+            f"create {topic.name} ({counted(topic.partitions, 'partition')}, {_written(topic.config)})" for topic in self.create
+        ]
         lines += [f"refuse {difference}" for difference in self.differences]
         lines += [f"keep   {name}" for name in self.unchanged]
         return "\n".join(lines)

@@ -17,6 +17,7 @@ from schemas.receipt import Receipt
 from streams.errors import DocdeltaError
 from streams.ports import InRecord, VectorIndex
 from streams.reading.citation import clauses_of
+from streams.words import counted
 
 State = Literal["unknown", "current", "deleted", "waiting", "held", "dead_lettered"]
 
@@ -129,7 +130,7 @@ class Why:
         if not self.indexed.chunks:
             return "searches find nothing of it"
         revisions = ", ".join(str(revision) for revision in self.indexed.revisions)
-        return f"searches find {len(self.indexed.chunks)} chunks of revision {revisions}"
+        return f"searches find {counted(len(self.indexed.chunks), 'chunk')} of revision {revisions}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as `docdelta why --json` prints it."""
@@ -182,13 +183,13 @@ def newest_seen(records: Iterable[InRecord]) -> Seen | None:
     return newest
 
 
-def last_receipts(records: Iterable[InRecord]) -> tuple[Receipt, ...]:
 def _came(record: InRecord) -> int:
     """Return an offset that tells when an event came: of one that the parser said again, that before the late record."""
     late = record.headers.get(AGAIN, b"")
     return min(record.offset, int(late) - 1) if late.isdigit() and len(late) < 19 else record.offset
 
 
+def last_receipts(records: Iterable[InRecord]) -> tuple[Receipt, ...]:
     """Return the last receipt about the highest revision of each batch, the parser's (batch empty) first."""
     last: dict[str, Receipt] = {}
     for record in records:

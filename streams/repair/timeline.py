@@ -32,6 +32,7 @@ from streams.repair.dead_letters import read_letters
 from streams.repair.letters import Letter
 from streams.settings import Settings
 from streams.topics import TopicNames
+from streams.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ def standing_in_the_way(controls: Controls, tenant: str, batches: Iterable[Batch
     breaker = controls.open_breaker(tenant)
     if breaker is not None:
         figures = breaker.first.figures
-        words = f" ({figures.counted} of {figures.documents} documents)" if figures else ""
+        words = f" ({figures.counted:,} of {counted(figures.documents, 'document')})" if figures else ""
         lines.append(f"breaker of tenant {tenant} is open since {breaker.since:%Y-%m-%d %H:%M}Z{words}")
     return tuple(lines)
 
@@ -313,10 +314,11 @@ def what_would_fix(
             return Fix(f"stage {stage} is paused", f"docdelta resume --stage {stage}")
     if waiting:
         most = max(waiting, key=lambda each: each.records)
-        return Fix(f"wait for {most.records:,} records in front of it in {most.topic}, or start a worker", "docdelta worker")
+        words = f"wait for {counted(most.records, 'record')} in front of it in {most.topic}, or start a worker"
+        return Fix(words, "docdelta worker")
     doubtful = next((each for each in holdings if each.missing or each.left_over or each.suspect), None)
     if doubtful is not None:
-        words = f"batch {doubtful.batch}: {len(doubtful.missing)} chunks missing, {len(doubtful.left_over)} left over"
+        words = f"batch {doubtful.batch}: {counted(len(doubtful.missing), 'chunk')} missing, {len(doubtful.left_over)} left over"
         return Fix(words + (", a delta was refused" if doubtful.suspect else ""), f"docdelta reindex {quoted(name)}")
     if why.state in ("waiting", "held"):
         return Fix("no stage has it in front of it and none has settled it", f"docdelta reindex {quoted(name)}")
@@ -324,7 +326,7 @@ def what_would_fix(
     if building:
         most = max(building, key=lambda each: each.records)
         words = f"nothing to mend where it is served; the build of {most.group.removeprefix(topics.batch_group(''))} has"
-        return Fix(f"{words} {most.records:,} records in front of it", "docdelta batches")
+        return Fix(f"{words} {counted(most.records, 'record')} in front of it", "docdelta batches")
     return Fix("nothing to mend")
 
 
@@ -385,7 +387,8 @@ def _in_front(
         home = partition_of(key, len(ours)) if ours else 0
         for each in group.partitions:
             if each.partition == home:
-                found.append(InFront(group.group, each.topic, each.partition, _ahead(each, newest.get(each.topic)), group.lane == "build"))
+                ahead = _ahead(each, newest.get(each.topic))
+                found.append(InFront(group.group, each.topic, each.partition, ahead, group.lane == "build"))
     return tuple(found)
 
 

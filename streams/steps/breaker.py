@@ -24,6 +24,7 @@ from schemas.control import Counted, Figures
 from streams.controls.state import Controls, concerns
 from streams.steps.limits import Limits
 from streams.steps.settle_change import Effect
+from streams.words import counted
 
 SMALLEST = 10
 """Events in the counted partitions below which no share means anything."""
@@ -91,5 +92,5 @@ def in_words(what: Counted, figures: Figures, all_partitions: int) -> str:
     """Return the figures as a person reads them."""
     verb = "deleted" if what == "deletes" else "changed"
     where = "" if figures.partitions == all_partitions else f" in {figures.partitions} of {all_partitions} partitions"
-    among = f"{figures.counted:,} of {figures.documents:,} documents{where} ({figures.share:.0%})"
+    among = f"{figures.counted:,} of {counted(figures.documents, 'document')}{where} ({figures.share:.0%})"
     return f"{among} were {verb} within {figures.window_seconds:,.0f} s"

@@ -130,7 +130,7 @@ def refusal(by: str = "host-1", seconds: int = 0) -> Control:
         pytest.param(Hosts(NAME, 0, (refusal(),)), True, f"docdelta retire {NAME}", id="all-refuse-it"),
         pytest.param(Hosts(NAME, None, (refusal(),)), True, f"host-1 says: {REASON}", id="one-refuses-and-none-began"),
         pytest.param(Hosts(NAME, None, (refusal(),), began=True), False, "not every worker", id="one-refuses-one-began"),
-        pytest.param(Hosts(NAME, 1, (refusal(), refusal("h2"))), False, "1 more workers refuse it", id="two-refuse-one-builds"),
+        pytest.param(Hosts(NAME, 1, (refusal(), refusal("h2"))), False, "1 more worker refuses", id="two-refuse-one-builds"),
     ],
 )
 def test_who_hosts_a_build_is_told_with_what_to_do(hosts: Hosts, refused: bool, words: str) -> None:

@@ -77,7 +77,7 @@ DROPPED = receipt(3, "unchanged", "", "ops decided against it").model_copy(updat
         pytest.param(why(None), "current", "no event of it is left", id="events-gone-points-there"),
         pytest.param(why(2), "waiting", "is a worker running", id="no-receipt-yet"),
         pytest.param(why(2, receipt(1, "indexed")), "waiting", "revision 2 waits", id="only-an-older-receipt"),
-        pytest.param(why(2, receipt(2, "indexed")), "current", "searches find 1 chunks of revision 1", id="indexed"),
+        pytest.param(why(2, receipt(2, "indexed")), "current", "searches find 1 chunk of revision 1", id="indexed"),
         pytest.param(why(2, receipt(2, "unchanged", batch="")), "current", "is settled", id="same-content-settled-early"),
         pytest.param(why(2, receipt(2, "indexed"), op="delete", points=0), "deleted", "ended it", id="deleted"),
         pytest.param(why(2, receipt(2, "held", reason="too many chunks")), "held", "too many chunks", id="held"),
@@ -95,7 +95,7 @@ DROPPED = receipt(3, "unchanged", "", "ops decided against it").model_copy(updat
         pytest.param(
             why(2, receipt(1, "indexed"), receipt(2, "dead_lettered", "", "unreadable markup")),
             "dead_lettered",
-            "unreadable markup; mend it and send a revision above 2; searches find 1 chunks of revision 1",
+            "unreadable markup; mend it and send a revision above 2; searches find 1 chunk of revision 1",
             id="refused-while-the-last-good-one-serves",
         ),
         pytest.param(why(2, letters=(letter(2),)), "dead_lettered", "not UTF-8", id="refused-without-a-receipt"),

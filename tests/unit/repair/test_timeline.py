@@ -107,7 +107,7 @@ WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
         pytest.param(
             why(GOOD),
             {"holdings": [Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c2", "c3"))]},
-            "1 chunks missing, 1 left over",
+            "1 chunk missing, 1 left over",
             "docdelta reindex 'acme/a b'",
             id="the-index-differs",
         ),
