@@ -59,7 +59,7 @@ def approve(
 ) -> int:
     """Let the held events of a tenant pass. Interrupted, it is run again.
 
-    It covers what stands in [documents] now, and nothing that is sent later: that is counted anew, from nothing.
+    It covers what stands in [documents] or waits in [bulk] now, and nothing that is sent later: that is counted anew, from nothing.
 
     Example:  docdelta breaker approve acme
     """
@@ -72,7 +72,7 @@ def reject(
 ) -> int:
     """Drop the held events of a tenant; its documents stay served. Interrupted, it is run again.
 
-    Deletes that stand in [documents] now are dropped as well, held or not yet reached; later ones are counted anew, from nothing.
+    Deletes that stand in [documents] or wait in [bulk] now are dropped as well, held or not yet reached; later ones are counted anew.
 
     Example:  docdelta breaker reject acme --reason "the share was not mounted"
     """
