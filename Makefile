@@ -43,9 +43,9 @@ test-tools:  ## Debian's chromium and prometheus, where root can install them: t
 test-fast: $(VENV)/installed-tests  ## only what needs no broker
 	@$(BIN)/python -m pytest -m "not slow and not kafka" --ignore tests/stack --ignore tests/crash
 
-test-alerts: $(VENV)/installed-tests  ## a real Prometheus on a running worker: every query finds data, an outage raises its alert
+test-alerts: $(VENV)/installed-tests  ## a real Prometheus on a running worker: every query finds data, every alert fires in its fault
 	@command -v prometheus promtool >/dev/null || { echo "Needs Debian's package prometheus: apt-get install prometheus"; exit 2; }
-	@$(BIN)/python -m pytest tests/stack/test_prometheus.py tests/unit/operations -m "slow or not slow"
+	@$(BIN)/python -m pytest tests/stack/test_prometheus.py tests/stack/test_every_alert.py tests/unit/operations -m "slow or not slow"
 
 soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS=n; figures in build/soak
 	@$(BIN)/python -m tests.crash.stack.soak --hours $(or $(HOURS),1)
