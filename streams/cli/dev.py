@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from streams import telemetry
 from streams.cli import options
 from streams.cli.policies import DEFAULT_POLICY, read_policy
 from streams.connectors.directory import DirectoryConnector
@@ -39,6 +40,7 @@ def dev(
         raise UsageError(f"--kafka {kafka}: use tansu or apache")
     settings = load_settings(options.invocation(context).config)
     configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
+    telemetry.begin(settings.otel.endpoint, "docdelta-dev")
     connector = DirectoryConnector(folder, tenant, data / "sync-state.json", max_bytes=settings.parser.max_document_bytes)
     kind: Literal["apache", "tansu"] = "apache" if kafka == "apache" else "tansu"
     with connector.owned():
