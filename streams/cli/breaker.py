@@ -72,7 +72,7 @@ def reject(
 ) -> int:
     """Drop the held events of a tenant; its documents stay served. Interrupted, it is run again.
 
-    Deletes that stand in [documents] or wait in [bulk] now are dropped as well, held or not yet reached; later ones are counted anew.
+    Deletes that stand in [documents] or wait in [bulk] now are dropped as well, held or not; what is sent later is counted anew.
 
     Example:  docdelta breaker reject acme --reason "the share was not mounted"
     """
