@@ -31,7 +31,8 @@ from streams.kafka.trim import can_trim, delete_before
 from streams.ports import InRecord
 from streams.repair.dead_letters import read_letters
 from streams.repair.letters import LetterBook
-from streams.repair.newest import readable
+from streams.repair.newest import Newest, readable
+from streams.repair.rejected import rejected
 from streams.settings import Settings
 
 
@@ -62,6 +63,8 @@ class Forgotten:
     deletes: int = 0
     deletes_waiting: int = 0
     """Old enough, but the parser has not passed them yet."""
+    kept: int = 0
+    """Old deletes that a person decided against: their documents are there."""
     mended: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -144,6 +147,9 @@ def _forget_deletes(settings: Settings, older_than: datetime, dry_run: bool, don
             if each.deleted and not each.forgotten and 0 < each.time < older_than.timestamp()
         ]
         ready = [each for each in old if each.offset < passed.get(partition, 0)]
+        kept = rejected(settings, {e.key: Newest(e.revision, "delete", partition, e.offset) for e in ready}, [partition])
+        ready = [each for each in ready if each.key not in kept]
+        done.kept += len(kept)
         done.deletes += len(ready)
         done.deletes_waiting += len(old) - len(ready)
         revived = {key: each.value for key, each in last.items() if each.forgotten and each.value is not None}
@@ -158,6 +164,8 @@ def _forget_deletes(settings: Settings, older_than: datetime, dry_run: bool, don
         reached("gc.deletes")
     if sent:
         done.mended += _mend(settings, ends, sent.keys())
+    if done.kept:
+        done.notes.append(f"old deletes that stay, since a person decided against them (docdelta breaker reject): {done.kept:,}")
 
 
 def _mend(settings: Settings, begins: Mapping[int, int], keys: Collection[bytes]) -> int:

@@ -249,6 +249,15 @@ async def _old_deletes_are_forgotten_and_stay_deleted(stack: Rig, gone: list[Doc
     late = [change.model_copy(update={"event_id": f"late {change.document_id}"}) for change in gone]
     outcomes = await stack.put(*late)
     assert {each.outcome for each in outcomes.values()} == {"stale"}
+    keys = {document_key("acme", change.document_id) for change in gone}
+    deadline = time.monotonic() + PATIENCE
+    while True:  # what came late stands last in the log, until the parser has said the end behind it
+        records = await asyncio.to_thread(lambda: list(read_topic(stack.kafka, stack.settings.topics.documents)))
+        words = {record.key: record.value for record in records if record.key in keys}
+        if all(value and decode(value, DocumentChange).op == "delete" for value in words.values()):
+            break
+        assert time.monotonic() < deadline, "compaction would keep a late event of a deleted document"
+        await asyncio.sleep(0.2)
 
 
 @pytest.fixture
