@@ -250,7 +250,7 @@ def load_settings(file: Path | None = None) -> Settings:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in fault["loc"])
         words = "no such setting" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
-        raise UsageError(f"setting {place}: {words}") from error
+        raise UsageError(f"setting {place}: {words} (in {_source(fault['loc'], named)})") from error
     except SettingsError as error:
         lists = " or ".join(name for name in sorted(os.environ) if _takes_json(name)) or "an environment variable"
         raise UsageError(f'{lists}: takes a JSON list, such as ["first", "second"]') from error
@@ -259,6 +259,13 @@ def load_settings(file: Path | None = None) -> Settings:
     for contradiction in _contradictions(settings.kafka):
         raise UsageError(f"setting kafka.{contradiction}")
     return settings
+
+
+def _source(place: tuple[int | str, ...], file: Path | None) -> str:
+    """Return where a setting was read: the environment variable that is set, or else the settings file."""
+    variable = "DOCDELTA_" + "__".join(str(step) for step in place[:2]).upper()
+    inside = next((name for name in sorted(os.environ) if name.upper() == variable or name.upper().startswith(variable + "__")), "")
+    return inside or str(file or "docdelta.toml")
 
 
 def _contradictions(kafka: KafkaSettings) -> Iterator[str]:

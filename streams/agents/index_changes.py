@@ -314,11 +314,7 @@ class IndexerAgent:
             await self.manifests.trust(item.key, changes.revision, self.outbox.patience)
         # A document that the manifests know and the index had lost changes nothing but the index.
         changed = changes.chunks_added or changes.chunks_updated or changes.removed or embedded or item.borrowed
-        receipt = (
-            self.outbox.receipt(about, "indexed")
-            if changed
-            else self.outbox.receipt(about, "unchanged", "the index already holds it")
-        )
+        receipt = self.outbox.receipt(about, "indexed") if changed else self.outbox.receipt(about, "unchanged", _no_change(changes))
         figures = {
             "deleted": changes.deleted,
             "kept": changes.chunks_kept,
@@ -350,3 +346,10 @@ def _rounds(records: Sequence[InRecord]) -> list[list[InRecord]]:
             rounds.append([])
         rounds[place].append(record)
     return rounds
+
+
+def _no_change(changes: ChunkChanges) -> str:
+    """Return why nothing was to be written."""
+    if changes.chunks_kept:
+        return "the index already holds it"
+    return "nothing of it was in the index" if changes.deleted else "there is no text in it"

@@ -13,6 +13,7 @@ from schemas.record import REVISION_LIMIT, document_key, split_document_key
 from streams.audit.findings import Finding
 from streams.errors import UsageError
 from streams.repair.newest import Newest
+from streams.words import unreadable
 
 
 def judge_document(key: bytes, newest: Newest | None, manifest: Manifest | None) -> Finding | None:
@@ -50,7 +51,7 @@ def read_inventory(file: Path) -> list[Listed]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--inventory {file}: can't be read: {error}") from error
+        raise UsageError(f"--inventory {file} can't be read: {unreadable(error)}") from error
     lines = [line for line in text.split("\n") if line.strip()]
     is_json = bool(lines) and lines[0].lstrip().startswith("{")
     rows: Iterable[object] = map(_json, lines) if is_json else csv.DictReader(lines)

@@ -12,6 +12,7 @@ from streams import telemetry
 from streams.cli import options
 from streams.cli.policies import DEFAULT_POLICY, read_policy
 from streams.connectors.directory import DirectoryConnector
+from streams.embedded.dev_file import read_dev_file
 from streams.errors import UsageError
 from streams.settings import load_settings
 
@@ -33,15 +34,21 @@ def dev(
 
     Example:  docdelta dev docs        then, in another terminal:  docdelta search "how do I return a parcel" --tenant demo
     """
-    from streams.cli.dev_session import DevSession  # brings Faust, the broker and the model with it
-    from streams.logs import configure_logs
-
     if kafka not in ("tansu", "apache"):
         raise UsageError(f"--kafka {kafka}: use tansu or apache")
     settings = load_settings(options.invocation(context).config)
-    configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
     telemetry.begin(settings.otel.endpoint, "docdelta-dev")
     connector = DirectoryConnector(folder, tenant, data / "sync-state.json", max_bytes=settings.parser.max_document_bytes)
+    running = read_dev_file()
+    if running is not None and running.folder == str(connector.root):
+        raise UsageError(
+            f"docdelta dev keeps {folder} in sync already (process {running.pid}), and other commands in this folder reach it; "
+            "to start it anew, stop that one with Ctrl-C first"
+        )
+    from streams.cli.dev_session import DevSession  # brings Faust, the broker and the model with it
+    from streams.logs import configure_logs
+
+    configure_logs("warning" if settings.log_level == "info" else settings.log_level, settings.log_format)
     kind: Literal["apache", "tansu"] = "apache" if kafka == "apache" else "tansu"
     with connector.owned():
         return asyncio.run(DevSession(settings, connector, read_policy(policy), data, kind, force).run())

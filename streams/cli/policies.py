@@ -8,6 +8,7 @@ from pathlib import Path
 import streams
 from chunking.policy import ChunkPolicy, PolicyError, load_policy
 from streams.errors import UsageError
+from streams.words import unreadable
 
 DEFAULT_POLICY = "default"
 
@@ -46,4 +47,4 @@ def read_policy(name: str) -> NamedPolicy:
     except PolicyError as error:
         raise UsageError(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"policy {path} can't be read: {error}") from error
+        raise UsageError(f"policy {path} can't be read: {unreadable(error)}") from error

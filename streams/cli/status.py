@@ -91,8 +91,8 @@ def _tell(found: Status, now: datetime) -> None:
         say(f"\n{line}")
     for breaker in found.standing.breakers():
         advice = f"docdelta breaker approve|reject {breaker.tenant}" if breaker.open_since else "see docdelta breaker list"
-        held = counted(len(breaker.held), "event is", "events are")
-        say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {held} held: {advice}")
+        kept = counted(len(breaker.held), "event is", "events are")
+        say(f"\nbreaker of tenant {breaker.tenant}: {breaker.why}; {kept} held: {advice}")
     for problem in found.build_problems:
         say(f"\n{problem} (what is served goes on)")
     parts = [f"{found.build_lag:,} of it builds"] if found.build_lag else []

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from chunking.yaml_text import YamlFault, read_yaml
 from schemas.document_change import AttributeValue
 from streams.errors import UsageError
+from streams.words import unreadable
 
 SITE_FILE = "site.yaml"
 
@@ -63,7 +64,7 @@ def load_site_file(root: Path) -> SiteFile:
     except FileNotFoundError:
         return SiteFile()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} can't be read: {error}") from error
+        raise UsageError(f"{path} can't be read: {unreadable(error)}") from error
     try:
         return SiteFile.model_validate(read_yaml(text)[1] or {})
     except YamlFault as error:

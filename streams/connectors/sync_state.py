@@ -102,5 +102,6 @@ def sole_owner(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UsageError(f"another sync of this folder is running (it holds {lock.name}); wait for it or stop it") from error
+            holder = f"another docdelta sync or dev of this folder is running (it holds {lock.name})"
+            raise UsageError(f"{holder}; wait for it or stop it") from error
         yield

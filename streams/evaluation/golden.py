@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from chunking.policy import line_of
 from schemas.record import REVISION_LIMIT
 from streams.errors import UsageError
+from streams.words import unreadable
 
 _SHOWN_FAULTS = 5
 
@@ -80,7 +81,7 @@ def load_golden(path: Path) -> Golden:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"golden file {path} can't be read: {error}") from error
+        raise UsageError(f"golden file {path} can't be read: {unreadable(error)}") from error
     return parse_golden(text, str(path), jsonl=path.suffix.lower() in (".jsonl", ".ndjson"))
 
 

@@ -379,7 +379,7 @@ class TestState:
             load_state(tmp_path / "s.json", "acme", tmp_path)
 
     def test_only_one_run_holds_a_folder(self, folder: Path) -> None:
-        with connector(folder).owned(), pytest.raises(UsageError, match="another sync"), connector(folder).owned():
+        with connector(folder).owned(), pytest.raises(UsageError, match="another docdelta sync"), connector(folder).owned():
             pass
 
     @pytest.mark.parametrize("tenant", ["", "a/b", "-x", "x" * 65])

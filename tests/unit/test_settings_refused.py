@@ -46,6 +46,8 @@ def test_a_wrong_file_is_named_and_its_secrets_are_not_told(tmp_path: Path) -> N
         ("[kafka]\npartitionz = 3\n", "kafka.partitionz: no such setting"),
         ("[kafka\n", "mine.toml"),
         ("kafka = 3\n", "setting kafka"),
+        ("kafka = 3\n", "mine.toml"),
+        ('[kafka]\npartitions = "x"\n', "mine.toml"),
         ('[kafka]\nsasl_password = ["geheim"]\n', "kafka.sasl_password"),
     ):
         file.write_text(text, encoding="utf-8")

@@ -14,9 +14,11 @@ from confluent_kafka import KafkaError
 
 from streams.cli.exits import EXIT_CODES, exit_code_of
 from streams.cli.main import COMMANDS
+from streams.connectors.directory import DirectoryConnector
+from streams.embedded.dev_file import dev_file_for, write_dev_file
 from streams.errors import InvariantBroken, NotAuthorised, NotPrepared, NotReachable, PoisonRecord, Unavailable, UsageError
 from streams.kafka.client import CONNECT_SECONDS, in_words
-from streams.settings import KafkaSettings
+from streams.settings import KafkaSettings, Settings
 from tests.unit.cli.conftest import Run
 
 NOWHERE = "127.0.0.1:1"
@@ -208,3 +210,12 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m streams.cli parse page.md --json | head -c 10; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_second_dev_of_a_folder_says_that_one_runs(run: Run) -> None:
+    Path("site").mkdir()
+    settings = Settings()
+    write_dev_file(dev_file_for(settings, qdrant_url="http://127.0.0.1:1", folder=DirectoryConnector(Path("site"), "demo").root))
+    found = run("dev", "site")
+    assert found.code == 2
+    assert f"keeps site in sync already (process {os.getpid()})" in found.err
