@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from chunking.charset import decode
 from chunking.document import Block, BlockKind, Span
 from chunking.normalize import normalize
+from chunking.parsers.odd import refuse_binary
 from chunking.quick import quick
 
 
@@ -48,11 +49,10 @@ class Parser:
 
 
 def text_of(data: bytes | str, declared_charset: str | None) -> str:
-    """Return the normalised text of a file. Raises UnreadableMarkup where no charset fits."""
-    if isinstance(data, str):
-        return normalize(data)
+    """Return the normalised text of a file. Raises UnreadableMarkup where no charset fits, and where it is no text."""
     try:
-        text, _ = decode(data, declared_charset)
+        text = data if isinstance(data, str) else decode(data, declared_charset)[0]
+        refuse_binary(text)
     except ValueError as error:
         raise UnreadableMarkup(str(error)) from error
     return normalize(text)
