@@ -50,7 +50,8 @@ def read_span(settings: KafkaSettings, topic: str, partition: int, begin: int, e
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> InRecord | None:
-    """Return the record that stands at an offset, or None where it is gone. A consumer of its own, for a few records: some 10 ms.
+    """Return the record that stands at an offset, or None where it is gone. A consumer of its own, 4 ms of
+    processor: for a few records.
 
     NotReachable when nothing comes for 30 s.
     """
