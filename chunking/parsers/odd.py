@@ -1,14 +1,15 @@
 """refuse_binary(): what is no text is refused: a picture or an archive under a text's name, a file that a conversion spoilt.
 
 Odd are control characters (tab, line ends and page feeds are not), replacement characters, noncharacters and lone surrogates.
-Proper texts have none or a few: a stray escape, coloured log lines, a name that a conversion spoilt.
+Proper texts have none or a few: a stray escape, a name that a conversion spoilt. What a terminal showed in colours has many: an
+escape before "[" does not count.
 """
 
 from __future__ import annotations
 
 import re
 
-_ODD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff]")
+_ODD = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff]|\x1b(?!\\[)")
 _ORDINARY = re.compile("[\t-\r -~\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffc\U00010000-\U0010ffff]*+")
 FEW = 3
 """Odd characters that any text may hold."""

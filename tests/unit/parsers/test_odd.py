@@ -20,6 +20,7 @@ RUBBISH = [
     pytest.param(b"\x01\x00" * 1_000, id="small-integers-of-two-bytes"),
     pytest.param("\ufffd".encode() * 500, id="what-a-wrong-conversion-left"),
     pytest.param(b"\x7fELF\x02\x01\x01" + b"\x03\x10\x05AVAUATUSH" * 30, id="a-program-without-nuls"),
+    pytest.param(b"\x1b" * 40, id="escapes-of-no-colour"),
     pytest.param(b"head of a text\n" + b"\x06\x07\x08\x0f" * 100, id="a-text-that-becomes-binary"),
 ]
 
@@ -50,6 +51,8 @@ PROPER = [
     pytest.param((CHINESE * 5).encode("gb18030") + b"\x1a\x07", id="gb18030-with-an-old-end-of-file"),
     pytest.param(CHINESE.encode() + b"\x0c" * 40 + CHINESE.encode(), id="page-feeds"),
     pytest.param(b"\x1b[32mINFO\x1b[0m 12:00:01 request of 12 ms for /documents/7\n" * 50, id="a-coloured-log"),
+    pytest.param(b"\x1b[0m\x1b[01;34mbin\x1b[0m  \x1b[01;32mrun\x1b[0m\n" * 20, id="a-folder-listed-in-colours"),
+    pytest.param(b"\x1b[32m.\x1b[0m" * 100, id="dots-of-a-test-run-in-colours"),
     pytest.param(("张\ufffd明同志：" + CHINESE).encode(), id="a-name-spoilt-by-a-conversion"),
     pytest.param(b"a\x07b", id="a-bell-in-a-short-text"),
     pytest.param("\ue000\ue001 private use".encode(), id="characters-of-an-icon-font"),
