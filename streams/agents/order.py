@@ -87,6 +87,14 @@ def agrees(change: DocumentChange, row: Seen) -> bool:
     return row.deleted or row.fingerprint in ("", change_fingerprint(change))
 
 
+def is_known(change: DocumentChange, row: Seen) -> bool:
+    """Return whether an event that was said again tells a row nothing: it is what the row remembers, or what that has overtaken.
+
+    Whatever else has the header has it from its producer, and is an event like any other.
+    """
+    return change.revision < row.revision or (change.revision == row.revision and row.deleted) or agrees(change, row)
+
+
 def stood_last(row: Seen, offset: int) -> Seen:
     """Return a row whose event was said again at this offset."""
     return replace(row, offset=offset)

@@ -26,7 +26,7 @@ from schemas.document_change import FORGET, DocumentChange
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt, understood
 from streams.agents.holding import Drop, Event, Holding, Keep, Nothing, Pass, Settle
-from streams.agents.order import Order, agrees, is_said_again, stood_last
+from streams.agents.order import Order, agrees, is_known, is_said_again, stood_last
 from streams.agents.refusals import About, Outbox
 from streams.controls.release import standing_of
 from streams.crash_points import reached
@@ -148,7 +148,7 @@ class ParserAgent:
             if record.value is None and seen is not None and standing.offset < seen.offset:
                 # Delivered again, after newer revisions were remembered: it deleted what came before it, not them.
                 decision = AlreadySettled(None, "the same event again")
-            elif is_said_again(record) and seen is not None and change.revision <= seen.revision:
+            elif is_said_again(record) and seen is not None and is_known(change, seen):
                 decision = AlreadySettled(None, "said again")
             else:
                 decision = settle_change(change, seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.document_change import AGAIN
 from schemas.held_change import HeldChange
 from streams.ports import InRecord
 
@@ -51,5 +52,5 @@ def waited_in(record: InRecord) -> bytes:
 
 def release_headers(held: HeldChange, release: str) -> dict[str, bytes]:
     """Return the headers with which a held event is sent again."""
-    kept = {name: value.encode("utf-8") for name, value in held.headers.items() if name != HEADER}
+    kept = {name: value.encode("utf-8") for name, value in held.headers.items() if name not in (HEADER, AGAIN)}
     return {**kept, HEADER: f"{held.offset}/{release}".encode()}

@@ -112,6 +112,35 @@ async def test_what_is_said_again_has_no_outcome_of_its_own_and_changes_nothing(
     assert Seen.from_bytes(pipeline.seen.values[KEY]).offset == copy.offset, "the next late event finds it there"
 
 
+@pytest.mark.parametrize("how", ["delete", "other content", "newer"])
+async def test_an_event_whose_producer_sets_the_header_himself_has_its_outcome(how: str) -> None:
+    pipeline = Pipeline()
+    pipeline.send("d1", 3, sections("ash"), event_id="first")
+    await pipeline.drain()
+    change = said(last(pipeline)).model_copy(update={"event_id": "mine"})
+    if how == "delete":
+        change = change.model_copy(update={"op": "delete", "content": None})
+    elif how == "other content":
+        change = change.model_copy(update={"content": Content(text=sections("birch"))})
+    else:
+        change = change.model_copy(update={"revision": 4, "content": Content(text=sections("birch"))})
+    pipeline.send_raw(KEY, encode(change), {AGAIN: b"0"})
+    await pipeline.drain()
+    outcomes = {r.event_id: r.outcome for r in pipeline.receipts()}
+    assert outcomes["mine"] == ("dead_lettered" if how == "other content" else "indexed")
+    assert bool(await pipeline.texts("d1")) == (how != "delete")
+
+
+async def test_a_delete_at_the_same_revision_overtakes_what_is_said_again() -> None:
+    pipeline = Pipeline()
+    pipeline.send("d1", 3, sections("ash"), event_id="newest")
+    late(pipeline, "older")
+    pipeline.send("d1", 3, None, event_id="end")
+    await pipeline.drain()
+    assert (said(last(pipeline)).op, said(last(pipeline)).event_id) == ("delete", "end")
+    assert sorted(r.event_id for r in pipeline.receipts()) == ["end", "late", "newest"]
+
+
 async def test_a_revision_that_failed_is_said_again_and_not_refused_again() -> None:
     pipeline = Pipeline()
     pipeline.send("d1", 1, sections("ash"))
