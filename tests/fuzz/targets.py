@@ -29,6 +29,7 @@ from schemas.parsed_document import ParsedDocument
 from streams.errors import PoisonRecord
 from streams.steps.read_content import read_content
 from tests.fuzz.inputs import ROOT, Inputs
+from tests.support.texts import is_text
 
 Outcome = tuple[str, int]
 Target = Callable[[Inputs], Outcome]
@@ -127,9 +128,15 @@ def content(inputs: Inputs) -> Outcome:
 
 
 def parse_text(inputs: Inputs) -> Outcome:
-    """Text always gives a document, whole, clean and the same again."""
+    """Text gives a document, whole, clean and the same again, or UnreadableMarkup where it is no text."""
     media_type, text = inputs.text()
-    _check_document(parse_document(text, media_type), lambda: parse_document(text, media_type), inputs)
+    try:
+        document = parse_document(text, media_type)
+    except UnreadableMarkup as error:
+        _check_words(error)
+        assert not is_text(text), "a text is refused"
+        return "UnreadableMarkup", len(text)
+    _check_document(document, lambda: parse_document(text, media_type), inputs)
     return media_type, len(text)
 
 
@@ -174,7 +181,11 @@ def strategies(inputs: Inputs) -> Outcome:
     """Chunks that hold all visible text in exactly one BODY chunk, none above the limit, no id twice; or TooManyChunks."""
     dice = inputs.dice
     media_type, text = inputs.text()
-    document = parse_document(text, media_type, title=dice.choice(("", "A title", "长" * 100)))
+    title = dice.choice(("", "A title", "长" * 100))
+    try:
+        document = parse_document(text, media_type, title=title)
+    except UnreadableMarkup:
+        return "UnreadableMarkup", len(text)
     name = dice.choice(sorted(STRATEGIES))
     policy = _policy(name, dice.choice((16, 40, 120, 400)), dice.choice(("characters", "characters", "cl100k_base")))
     count = counter(policy.limits.tokenizer)
