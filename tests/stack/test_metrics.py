@@ -71,7 +71,8 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         assert found.sum("docdelta_embeddings_total", source="avoided") == stays, "kept or updated, never embedded again"
         assert found.sum("docdelta_publish_to_searchable_seconds_count") == 10
         assert found.sum("docdelta_dead_letters_total", stage="parser") == 2
-        assert found.sum("docdelta_stage_seconds_count", stage="parser") == 14
+        assert found.sum("docdelta_order_mended_total") == 1, "the newest event of d0, behind the late one"
+        assert found.sum("docdelta_stage_seconds_count", stage="parser") == 14 + 1
         assert found.sum("docdelta_app_ready") == 3, "parser, feeder, batch"
         assert found.sum("docdelta_assigned_partitions") == 4 * PARTITIONS, "of [documents], [bulk], [parsed] and [changes]"
         assert found.sum("docdelta_records_in_hand") == 0
