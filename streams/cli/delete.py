@@ -17,7 +17,7 @@ from streams.cli.sending import checked, revision_now, send_all, tenant_of
 
 def delete(
     context: typer.Context,
-    documents: Annotated[list[str], typer.Argument(help="Document ids.", show_default=False)],
+    documents: Annotated[list[str], typer.Argument(help="Document ids, as put, sync and search print them.", show_default=False)],
     tenant: options.Tenant = "",
     revision: Annotated[
         int | None, typer.Option("--revision", help="Revision. Default: the time now in microseconds.", show_default=False)

@@ -89,7 +89,7 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
         invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
+        rich_markup_mode="markdown",  # "rich" would take [documents] for markup
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_everywhere)

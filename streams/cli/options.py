@@ -12,7 +12,10 @@ from streams import telemetry
 from streams.settings import Settings, load_settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
-Tenant = Annotated[str, typer.Option("--tenant", "-t", help="Tenant the document belongs to.", show_default=False)]
+Tenant = Annotated[
+    str,
+    typer.Option("--tenant", "-t", help="Tenant. Default: that of the docdelta dev running in this folder.", show_default=False),
+]
 LaneChoice = Annotated[
     str,
     typer.Option(

@@ -16,7 +16,7 @@ from streams.errors import NotPrepared, UsageError
 from streams.settings import Settings
 
 TenantName = Annotated[str, typer.Option("--tenant", "-t", help="Tenant whose events are parked.", show_default=False)]
-Stage = Annotated[str, typer.Option("--stage", help="parser, or batch:ID: it takes no more records.", show_default=False)]
+Stage = Annotated[str, typer.Option("--stage", help="Stage that takes no records: parser, or batch:ID.", show_default=False)]
 
 
 def pause(

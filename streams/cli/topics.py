@@ -13,9 +13,12 @@ from streams.cli.output import note, print_json, say, stdout, table
 from streams.settings import Settings
 from streams.topics import Topic, batch_topics, shared_topics
 
-app = typer.Typer(
-    help="Create and check topics: partitions, compaction, size limits. What exists is never changed.", no_args_is_help=False
-)
+HELP = """Create and check topics: partitions, compaction, size limits. What exists is never changed.
+
+Example:  docdelta topics describe
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=False)
 
 
 @app.command()
