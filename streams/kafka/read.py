@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streams.errors import DocdeltaError, NotAuthorised, NotPrepared, NotReachable
-from streams.kafka.client import BATCH_MAX_BYTES, KafkaConsumer, in_words, make_consumer
+from streams.kafka.client import KafkaConsumer, in_words, make_consumer
 from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
 from streams.ports import InRecord
@@ -50,13 +50,26 @@ def read_span(settings: KafkaSettings, topic: str, partition: int, begin: int, e
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> InRecord | None:
-    """Return the record that stands at an offset, or None where it is gone. A consumer of its own, 4 ms of
-    processor: for a few records.
+    """Return the record that stands at an offset, or None where it is gone. A consumer of its own, 4 ms of processor and one or
+    two answers of the broker: for a few records.
 
     NotReachable when nothing comes for 30 s.
     """
-    found = _up_to(settings, topic, {partition: offset + 1}, None, {partition: offset}, fetch_bytes=1)
-    return next((record for record in found if record.offset == offset), None)
+    consumer = make_consumer(settings, fetch_bytes=1)  # the first batch comes whole, however large it is
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        deadline = time.monotonic() + _STALLED_SECONDS
+        while time.monotonic() < deadline:
+            message = consumer.poll(_POLL_SECONDS)  # `consume` would wait for more than one
+            if message is None:
+                continue
+            if _is_end(message, consumer, topic):
+                return None
+            if message.error() is None:
+                return _record(message) if message.offset() == offset else None
+        raise NotReachable("broker sends nothing", topic=topic, said=consumer.reports.cause())
+    finally:
+        consumer.close()
 
 
 def read_partitions(
@@ -67,18 +80,12 @@ def read_partitions(
 
 
 def _up_to(
-    settings: KafkaSettings,
-    topic: str,
-    ends: dict[int, int],
-    key: bytes | None,
-    begin: Mapping[int, int],
-    fetch_bytes: int = BATCH_MAX_BYTES,
+    settings: KafkaSettings, topic: str, ends: dict[int, int], key: bytes | None, begin: Mapping[int, int]
 ) -> Iterator[InRecord]:
-    """`fetch_bytes`: what is asked for at once of a partition; the first batch comes whole, however large it is."""
     unread = {partition for partition, end in ends.items() if end > begin.get(partition, 0)}
     if not unread:
         return
-    consumer = make_consumer(settings, fetch_bytes=fetch_bytes)
+    consumer = make_consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0)) for partition in sorted(unread)])
         last_news = time.monotonic()
