@@ -163,10 +163,17 @@ STAGE_SECONDS = _histogram(
 )
 
 # How far everything is, as the broker tells it (streams/lag.py)
-LAG_RECORDS = _gauge("docdelta_consumer_lag_records", "Records ahead of a group.", "group", "topic", "partition", "lane")
+LAG_RECORDS = _gauge(
+    "docdelta_consumer_lag_records",
+    "Records ahead of what a group has committed: for a handover's grace, what is done already counts.",
+    "group",
+    "topic",
+    "partition",
+    "lane",
+)
 LAG_SECONDS = _gauge(
     "docdelta_consumer_lag_seconds",
-    "Age of the oldest record ahead of a group; 0 where none is.",
+    "Age of the oldest record ahead of what a group has committed; 0 where none is.",
     "group",
     "topic",
     "partition",

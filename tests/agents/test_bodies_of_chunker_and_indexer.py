@@ -45,6 +45,13 @@ async def test_one_change_embeds_one_chunk() -> None:
     assert (last.outcome, last.added, last.removed, last.embedded) == ("indexed", 1, 1, 1)
 
 
+async def test_what_writes_nothing_says_why() -> None:
+    pipeline = Pipeline()
+    pipeline.send("empty", 1, "")
+    await pipeline.drain()
+    assert [(each.outcome, each.reason) for each in pipeline.receipts()] == [("unchanged", "there is no text in it")]
+
+
 async def test_a_moved_section_embeds_nothing_and_keeps_its_id() -> None:
     pipeline = Pipeline()
     pipeline.send("d1", 1, sections("ash", "birch", "cedar"))
