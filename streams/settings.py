@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
@@ -243,13 +244,16 @@ def load_settings(file: Path | None = None) -> Settings:
     known = {"DOCDELTA_CONFIG", CRASH_VARIABLE}
     stray = [name for name in os.environ if name.startswith("DOCDELTA_") and name not in known and not _is_setting(name)]
     if stray:
-        raise UsageError(f"environment variable {stray[0]} is no setting of docdelta; see the settings table in the README")
+        words = f"environment variable {stray[0]} is no setting of docdelta"
+        raise UsageError(f"{words}{_meant(stray[0])}; see the settings table in the README")
     try:
         settings = FromFile()
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in fault["loc"])
-        words = "no such setting" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+        words = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            words = f"no such setting{_meant(place)}"
         raise UsageError(f"setting {place}: {words} (in {_source(fault['loc'], named)})") from error
     except SettingsError as error:
         lists = " or ".join(name for name in sorted(os.environ) if _takes_json(name)) or "an environment variable"
@@ -259,6 +263,19 @@ def load_settings(file: Path | None = None) -> Settings:
     for contradiction in _contradictions(settings.kafka):
         raise UsageError(f"setting kafka.{contradiction}")
     return settings
+
+
+def _meant(name: str) -> str:
+    """Return a question that names the setting closest to a name that is none, or nothing where none is close."""
+    dotted = [
+        ".".join((part, inner)) if inner else part
+        for part, field in Settings.model_fields.items()
+        for inner in (field.annotation.model_fields if _is_part(field.annotation) else [""])
+    ]
+    variable = name.startswith("DOCDELTA_")
+    known = ["DOCDELTA_" + one.replace(".", "__").upper() for one in dotted] if variable else dotted
+    close = get_close_matches(name, known, n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _source(place: tuple[int | str, ...], file: Path | None) -> str:
@@ -297,7 +314,7 @@ def _takes_json(variable: str) -> bool:
     part, _, name = variable.removeprefix("DOCDELTA_").lower().partition("__")
     field = Settings.model_fields.get(part) if variable.upper().startswith("DOCDELTA_") else None
     model = field.annotation if field is not None else None
-    inner = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, _Part) else None
+    inner = model.model_fields.get(name) if _is_part(model) else None
     return inner is not None and str(inner.annotation).startswith("tuple")
 
 
@@ -307,6 +324,10 @@ def _is_setting(variable: str) -> bool:
     if field is None:
         return False
     model = field.annotation
-    if isinstance(model, type) and issubclass(model, _Part):
+    if _is_part(model):
         return name in model.model_fields
     return not name
+
+
+def _is_part(model: object) -> TypeGuard[type[_Part]]:
+    return isinstance(model, type) and issubclass(model, _Part)

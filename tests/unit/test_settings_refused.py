@@ -14,6 +14,10 @@ from streams.settings import load_settings
     ("variables", "words"),
     [
         pytest.param({"KAFKA__PARTITION": "4"}, "DOCDELTA_KAFKA__PARTITION is no setting", id="unknown name"),
+        pytest.param({"KAFKA__PARTITION": "4"}, "did you mean DOCDELTA_KAFKA__PARTITIONS?", id="close name"),
+        pytest.param({"KAFKA_PARTITIONS": "4"}, "did you mean DOCDELTA_KAFKA__PARTITIONS?", id="one underscore"),
+        pytest.param({"LOGLEVEL": "debug"}, "did you mean DOCDELTA_LOG_LEVEL?", id="name without a part"),
+        pytest.param({"WORLD": "1"}, "DOCDELTA_WORLD is no setting of docdelta; see", id="nothing close"),
         pytest.param({"KAFKA__PARTITIONS": "four"}, "kafka.partitions", id="wrong type"),
         pytest.param({"PARSER__REF_ROOTS": "/srv"}, "DOCDELTA_PARSER__REF_ROOTS: takes a JSON list", id="no list"),
         pytest.param({"KAFKA__BOOTSTRAP_SERVERS": ""}, "bootstrap_servers: '' is no host:port", id="no broker"),
@@ -43,7 +47,7 @@ def test_a_wrong_setting_is_named(variables: dict[str, str], words: str, tmp_pat
 def test_a_wrong_file_is_named_and_its_secrets_are_not_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     for text, words in (
-        ("[kafka]\npartitionz = 3\n", "kafka.partitionz: no such setting"),
+        ("[kafka]\npartitionz = 3\n", "kafka.partitionz: no such setting (did you mean kafka.partitions?)"),
         ("[kafka\n", "mine.toml"),
         ("kafka = 3\n", "setting kafka"),
         ("kafka = 3\n", "mine.toml"),
