@@ -33,8 +33,9 @@ DOCUMENT = "docdelta-canary"
 WRITE_SECONDS = 60.0
 READ_SECONDS = 5.0
 MICROSECONDS = 1_000_000
-LEAST_STEP = 0.001
-"""Seconds between two canaries where the clock does not tell them apart."""
+LEAST_STEP = 1.0
+"""Seconds between two canaries where the clock does not tell them apart: a canary tells its second, and one that says nothing new
+would not come to the index."""
 
 
 def canary(tenant: str, now: float) -> DocumentChange:
