@@ -185,7 +185,9 @@ async def test_a_canary_grows_old_and_is_written_anew_though_the_clock_is_set_ba
     assert probe.age() == pytest.approx(300), "it is not fresh for an hour"
     newer = probe.next()
     assert newer.revision > (probe.newest or 0) * MICROSECONDS, "else it would be stale"
-    assert newer.content != canary("probe", probe.newest or 0).content, "else it would settle as unchanged, and not be there to read"
+    assert newer.content != canary("probe", probe.newest or 0).content, (
+        "else it would settle as unchanged, and not be there to read"
+    )
     await stands(newer.revision)
     assert probe.age() == pytest.approx(0)
 
