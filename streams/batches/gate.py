@@ -15,6 +15,8 @@ from streams.ports import CollectionSpec, Readiness
 from streams.words import counted
 
 _NAMED = 5
+_WHOLE = ("launch offsets", "documents", "count", "ids and payloads")
+"""Lines that say whether the index held all of the build when it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ def judge(evidence: Evidence, limits: Limits) -> Verdict:
         _probes(evidence),
     ]
     if evidence.recall is not None:
-        lines.append(_recall(evidence.recall, limits))
+        whole = all(line.passed for line in lines if line.name in _WHOLE)
+        lines.append(_recall(evidence.recall, limits, whole))
     return Verdict(evidence.batch.batch, tuple(lines))
 
 
@@ -216,14 +219,18 @@ def _probes(evidence: Evidence) -> Line:
     )
 
 
-def _recall(recall: Recall, limits: Limits) -> Line:
+def _recall(recall: Recall, limits: Limits, whole: bool) -> Line:
+    """Return whether recall is kept. It was asked of the points there were: of a build that is not `whole` yet it says nothing."""
     least = recall.blue - limits.recall_tolerance
     return Line(
         f"recall@{recall.k}",
         recall.green >= least - 1e-9,
         f"{recall.green:.3f} against {recall.blue:.3f} of the served batch, tolerance {limits.recall_tolerance}, "
         f"{recall.questions} golden questions",
-        "look with docdelta evaluate which questions got worse; change the policy as a new version",
+        "look with docdelta evaluate which questions got worse; change the policy as a new version"
+        if whole
+        else "measured while not all of the build was there: it counts when the lines above hold",
+        waits=not whole,
     )
 
 

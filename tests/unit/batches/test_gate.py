@@ -80,6 +80,18 @@ def test_a_busy_site_can_switch_though_its_log_never_ends() -> None:
         pytest.param({"spec": None}, "collection does not exist", True, id="no-collection"),
         pytest.param({"missed_probes": ("acme/d1 chk_1",)}, "7 of 8 chunks", True, id="probe"),
         pytest.param({"recall": Recall(5, 0.87, 0.9, 60)}, "recall@5: 0.870 against 0.900", False, id="recall"),
+        pytest.param(
+            {"recall": Recall(5, 0.4, 0.9, 60), "agreement": Agreement(12, 40, 21, wrong=("acme/d7",)), "behind_before": 9},
+            "recall@5: 0.400 against 0.900",
+            True,
+            id="recall-of-points-that-were-on-their-way",
+        ),
+        pytest.param(
+            {"recall": Recall(5, 0.4, 0.9, 60), "unknown": ("acme/d1",)},
+            "while not all of the build was there",
+            True,
+            id="recall-of-a-part",
+        ),
     ],
 )
 def test_what_is_amiss_is_refused_with_its_figure(change: dict[str, object], words: str, waits: bool) -> None:
