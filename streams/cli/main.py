@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,8 +71,12 @@ def _everywhere(
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings file instead of docdelta.toml.", show_default=False)
     ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Which release this is.")] = False,
 ) -> None:
     context.obj = Invocation(config)
+    if version:
+        typer.echo(f"docdelta {metadata.version('docdelta')}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), nl=False)
 

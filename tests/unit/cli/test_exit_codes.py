@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,17 +44,23 @@ def test_every_family_of_errors_has_its_documented_code(error: Exception, code: 
     assert code is None or code in EXIT_CODES
 
 
+def test_the_release_is_told(run: Run) -> None:
+    told = run("--version")
+    assert (told.code, told.err) == (0, "")
+    assert told.out == f"docdelta {metadata.version('docdelta')}\n"
+
+
 @pytest.mark.parametrize("table", [True, False])
 def test_a_full_disk_is_one_line_and_a_closed_pipe_is_no_failure(table: bool, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# A\n\nalpha\n" * 5000, encoding="utf-8")
     command = [sys.executable, "-m", "streams.cli", "parse", "page.md", *([] if table else ["--json"])]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (1, "docdelta: the output can't be written: No space left on device\n")
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as closed:
-        done = subprocess.run(command, cwd=tmp_path, stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
 
 
