@@ -140,6 +140,12 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)  # read when the consumer starts
         return consumer
 
+    async def _keepalive2(self) -> None:
+        """Wake the app's loop, as Faust does. It also logs an error where that loop was 3 s late, as if this thread had died."""
+        while not self.should_stop:
+            await self.sleep(1.1)
+            await self._wakeup_timer_in_thread()
+
     async def stop(self) -> None:
         """Stop the service in its thread, then wait for the thread, a bounded time and without holding up this loop."""
         if not self._started.is_set():
