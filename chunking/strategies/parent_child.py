@@ -1,7 +1,8 @@
 """parent_child: large parents that give context, small children that are embedded. Both are packed by strength over the same atoms.
 
 Children are cut inside their parent and never reach over its border, so both layers keep still under edits. A child's overlap is
-part of what is embedded: a changed sentence then changes two children (1.6 chunks an edit instead of 1.1 at 75 tokens).
+part of what is embedded, so what changes in it changes two children: it is said again where the text goes on, and not behind a
+heading or at a clause, which begin anew (1.13 new chunks an edit at 75 tokens; 1.24 if said again there too, 1.09 without any).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chunking.passage import Overlap, Passage, Role
 from chunking.pieces import Weigh, first_within, tail_within
 from chunking.sentences import sentence_ends
 from chunking.strategies.assemble import Assembler
-from chunking.strategies.atoms import build_atoms
+from chunking.strategies.atoms import CLAUSE, build_atoms
 from chunking.strategies.base import Budget, Options, Strategy
 from chunking.strategies.structure import pack
 from chunking.strategies.visible import is_blank
@@ -72,11 +73,16 @@ def cut(document: Document, options: ParentChildOptions, budget: Budget) -> list
     return found
 
 
+def _rank_before(passage: Passage) -> int:
+    """Return the rank of the boundary before a passage."""
+    return int(passage.boundary.partition(":")[0])
+
+
 def _with_overlap(
     text: str, before: Passage | None, child: Passage, overlap: int, limit: int, weigh: Weigh, tally: Tally
 ) -> Passage:
-    """Return the child with the last sentences of the one before it, where it repeats nothing yet."""
-    if before is None or child.repeat or overlap <= 0:
+    """Return the child with the last sentences of the one before it, where it repeats nothing yet and goes on from there."""
+    if before is None or child.repeat or overlap <= 0 or _rank_before(child) >= CLAUSE:
         return child
     end = child.span.start
     start = cut_after(text, max(before.span.start, end - 8 * overlap), before.span.start)
@@ -91,4 +97,4 @@ def _with_overlap(
     return replace(child, repeat=text[begin:end], overlap=Overlap("SENTENCES"), tokens=tokens)
 
 
-PARENT_CHILD = Strategy("parent_child", 2, ParentChildOptions, cut)
+PARENT_CHILD = Strategy("parent_child", 3, ParentChildOptions, cut)
