@@ -53,15 +53,13 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         outcome = await stack.put(moved, same, gone, late, broken) | await stack.outcomes([edit.event_id])
         assert outcome[broken.event_id].outcome == "dead_lettered"
         await stack.send_raw((b"nonsense", b"{"))  # no document: a dead letter and no receipt
-        found = await scrape_when(port, lambda seen: seen.sum("docdelta_dead_letter_records") == 2 and _no_lag(seen))
-
-        truth = await stack.receipts()
-        assert len(truth) == 13, "an event has one receipt"
+        found, truth, canaries = await _at_rest(stack, port)
+        assert len(truth) == 12 + canaries, "an event has one receipt"
         for name in metrics.OUTCOMES:
             for stage in metrics.STAGES:
                 expected = sum(receipt.outcome == name and receipt.stage == stage for receipt in truth)
                 assert found.sum("docdelta_documents_total", outcome=name, stage=stage) == expected, (name, stage)
-        assert found.sum("docdelta_documents_total", outcome="indexed") == 10
+        assert found.sum("docdelta_documents_total", outcome="indexed") == 9 + canaries
         for change in metrics.CHANGES:
             assert found.sum("docdelta_chunks_total", change=change) == sum(getattr(receipt, change) for receipt in truth), change
         assert found.sum("docdelta_embeddings_total", source="computed") == sum(receipt.embedded for receipt in truth)
@@ -69,20 +67,30 @@ async def test_a_scripted_history_gives_exactly_its_figures(tansu_settings: Kafk
         pages = {receipt.document_id: receipt.added for receipt in built.values()}
         stays = pages["d0"] - 1 + pages["d1"]  # the parser settles d2, and knows no chunks
         assert found.sum("docdelta_embeddings_total", source="avoided") == stays, "kept or updated, never embedded again"
-        assert found.sum("docdelta_publish_to_searchable_seconds_count") == 10
+        assert found.sum("docdelta_publish_to_searchable_seconds_count") == 9 + canaries
         assert found.sum("docdelta_dead_letters_total", stage="parser") == 2
         assert found.sum("docdelta_order_mended_total") == 1, "the newest event of d0, behind the late one"
-        assert found.sum("docdelta_stage_seconds_count", stage="parser") == 14 + 1
+        assert found.sum("docdelta_stage_seconds_count", stage="parser") == 14 + canaries
         assert found.sum("docdelta_app_ready") == 3, "parser, feeder, batch"
         assert found.sum("docdelta_assigned_partitions") == 4 * PARTITIONS, "of [documents], [bulk], [parsed] and [changes]"
         assert found.sum("docdelta_records_in_hand") == 0
         assert found.sum("docdelta_batch_info", state="active", batch=stack.policy.batch_id) == 1
         assert found.sum("process_resident_memory_bytes") > 1e6
-        assert 0 <= found.sum("docdelta_canary_age_seconds") < 60
+        assert found.sum("docdelta_canary_age_seconds") >= 0
         assert (await get(port, "/livez"))[0] == (await get(port, "/readyz"))[0] == 200
 
         await _the_trace_arrived(stack)
         await _faults_are_counted(stack, port)
+
+
+async def _at_rest(stack: Rig, port: int) -> tuple[Scrape, list[Receipt], int]:
+    """Return figures and receipts of one moment when nothing is under way, and the canaries among them: one a minute."""
+    while True:
+        found = await scrape_when(port, lambda seen: seen.sum("docdelta_dead_letter_records") == 2 and _no_lag(seen))
+        truth = await stack.receipts()
+        canaries = sum(receipt.tenant_id == "probe" for receipt in truth)
+        if found.sum("docdelta_canary_written_total") == found.sum("docdelta_documents_total") - 12 == canaries:
+            return found, truth, canaries
 
 
 async def _the_trace_arrived(stack: Rig) -> None:
@@ -99,7 +107,7 @@ async def _faults_are_counted(stack: Rig, port: int) -> None:
     stack.shim.faults += [rate_limited(1)] + [Fault(status=503)] * 3
     edit = upsert("d5", 3, a_page("d5", edit=" under faults"))
     await stack.send(edit)
-    seen = await scrape_when(port, lambda found: found.sum("docdelta_waiting_operations", side="index") == 1)
+    seen = await scrape_when(port, lambda found: found.sum("docdelta_waiting_operations", side="index") >= 1)
     assert seen.sum("docdelta_records_in_hand", agent="indexer") >= 1
     assert (await get(port, "/livez"))[0] == 200, "whoever waits for another is alive"
     await stack.outcomes([edit.event_id])
