@@ -158,7 +158,7 @@ async def _until_passed(site: Site, batch: BatchRecord, wish: Wish) -> Verdict:
                 continue
             for line in verdict.lines:
                 if not line.passed:
-                    note(f"{batch.batch} waits: {line}")
+                    note(f"{batch.batch} waits: {line.name}: {line.figure}")
             gate_at = time.monotonic() + (GATE_SECONDS if is_there else QUIET_SECONDS)
     raise AssertionError("unreachable: a build is followed without end")
 
