@@ -29,6 +29,7 @@ from streams.ports import IndexPlan, VectorIndex
 from streams.repair.newest import Newest
 from streams.repair.reindex import Selection, reindex_documents
 from streams.settings import Settings
+from streams.words import counted
 
 FEW = 10
 FEW_SHARE = 0.1
@@ -52,8 +53,12 @@ class RepairPlan:
     """What no event can mend, and what will."""
 
     def __str__(self) -> str:
-        told = f"{len(self.reindex)} documents are sent again, {len(self.delete)} that nobody knows are deleted"
-        return f"{told}, {len(self.left)} findings are left to you"
+        told = (
+            counted(len(self.reindex), "document is sent again", "documents are sent again"),
+            counted(len(self.delete), "that nobody knows is deleted", "that nobody knows are deleted"),
+            counted(len(self.left), "finding is left to you", "findings are left to you"),
+        )
+        return ", ".join(told)
 
 
 def plan_repair(findings: Iterable[Finding], newest: Mapping[bytes, Newest], manifests: Mapping[bytes, Manifest]) -> RepairPlan:

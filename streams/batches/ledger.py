@@ -68,6 +68,10 @@ class Ledger:
         """Return the batch that readers of `alias` are to see, or None before the first."""
         return next((batch for batch in self.batches.values() if batch.state == "active" and batch.alias == alias), None)
 
+    def alive(self) -> str:
+        """Return the names of the batches that are not retired, for a message."""
+        return ", ".join(sorted(name for name, batch in self.batches.items() if batch.state != "retired")) or "none"
+
     def in_order(self) -> list[BatchRecord]:
         """Return the batches, oldest first."""
         return sorted(self.batches.values(), key=lambda batch: (batch.created_at, batch.batch))

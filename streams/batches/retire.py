@@ -62,7 +62,7 @@ def plan_retire(
     """
     found = ledger.batches.get(batch)
     if found is None:
-        raise NotPrepared(f"batch {batch} does not exist; there are: {', '.join(sorted(ledger.batches)) or 'none'}")
+        raise NotPrepared(f"batch {batch} does not exist; there are: {ledger.alive()}")
     holding = sorted(alias for alias, collection in aliases.items() if collection == found.collection)
     if found.state == "active" or holding:
         how = f"alias {', '.join(holding)} points at its collection" if holding else "it is the active one"

@@ -63,7 +63,7 @@ class Site:
     def batch(self, ledger: Ledger, name: str) -> BatchRecord:
         """Return a batch by its id. NotPrepared naming those that exist."""
         if name not in ledger.batches:
-            raise NotPrepared(f"batch {name} does not exist; there are: {', '.join(sorted(ledger.batches)) or 'none'}")
+            raise NotPrepared(f"batch {name} does not exist; there are: {ledger.alive()}")
         return ledger.batches[name]
 
     @property

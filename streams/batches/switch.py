@@ -52,8 +52,7 @@ def plan_switch(ledger: Ledger, batch: str, alias_target: str | None) -> SwitchP
     """Return how readers come to see `batch`. NotPrepared when there is no such batch, or it holds nothing to be served."""
     target = ledger.batches.get(batch)
     if target is None:
-        known = ", ".join(sorted(ledger.batches)) or "none"
-        raise NotPrepared(f"batch {batch} does not exist; there are: {known}")
+        raise NotPrepared(f"batch {batch} does not exist; there are: {ledger.alive()}")
     if target.state in ("proposed", "retired"):
         raise NotPrepared(f"batch {batch} is {target.state} since {when(target.updated_at)}: nothing of it can be served")
     before = ledger.served(target.alias)

@@ -102,7 +102,8 @@ def _tell(report: Report, plan: RepairPlan | None, json: bool) -> None:
     if report.findings:
         stdout().print(_found(report.findings))
     share = f"{100 * report.reads.points / report.points:.1f} %" if report.points else "0 %"
-    say(f"points read: {report.reads.points:,} of {report.points:,} ({share}), digests counted in {report.reads.facets:,} requests")
+    counts = counted(report.reads.facets, "request")
+    say(f"points read: {report.reads.points:,} of {report.points:,} ({share}), digests counted in {counts}")
     if report.unmarked:
         unmarked = counted(report.unmarked, "point carries no marks and was", "points carry no marks and were")
         say(f"{unmarked} read in full: a batch built by this release has them")
@@ -110,13 +111,13 @@ def _tell(report: Report, plan: RepairPlan | None, json: bool) -> None:
         more = f"; of {report.unsampled:,} more the text can't be told" if report.unsampled else ""
         say(f"sample: {report.sampled:,} vectors made anew and compared{more}")
     for count, words in (
-        (report.in_flight, "documents differ with an event on its way: not judged"),
-        (report.refused, "documents differ since an event of theirs was refused: docdelta dead-letters list"),
-        (report.held, "documents wait for a decision: docdelta breaker list"),
-        (report.rejected, "documents stay though their newest event is a delete: docdelta breaker reject kept them"),
+        (report.in_flight, "with an event on its way, not judged"),
+        (report.refused, "other than the log since an event was refused: docdelta dead-letters list"),
+        (report.held, "waiting for a decision: docdelta breaker list"),
+        (report.rejected, "kept though the newest event is a delete, by docdelta breaker reject"),
     ):
         if count:
-            say(f"{count:,} {words}")
+            say(f"{counted(count, 'document')} {words}")
     if plan is not None:
         say(f"repair: {plan}")
         for finding, action in plan.left[:EXAMPLES]:
