@@ -53,7 +53,7 @@ class DevSession:
         """Return the exit code after Ctrl-C, SIGTERM, or the worker's end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._end)
         note("starting broker, model and worker ...")
         async with self._stack as stack, ReceiptBook(stack, self._table.add) as book, dashboard_of(stack) as page:
             sender = await asyncio.to_thread(KafkaSender, stack.settings.kafka)
@@ -77,6 +77,12 @@ class DevSession:
         if failure is not None:
             note(f"stopped: {failure}")
         return FAILED if failure is not None else OK
+
+    def _end(self) -> None:
+        """Say once that the wish was heard: what is under way, a start included, ends first."""
+        if not self._stop.is_set():
+            note("stopping ...")
+            self._stop.set()
 
     async def _watch(self, sender: KafkaSender) -> None:
         gone = asyncio.create_task(self._stack.worker.wait())
