@@ -140,6 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         note(f"docdelta: {error}")
         return code
+    if result == INTERRUPTED:  # Ctrl-C in the command itself: Typer has made a number of it
+        note("stopped")
     return result if isinstance(result, int) else OK
 
 

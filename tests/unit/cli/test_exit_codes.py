@@ -50,6 +50,15 @@ def test_the_release_is_told(run: Run) -> None:
     assert told.out == f"docdelta {metadata.version('docdelta')}\n"
 
 
+def test_ctrl_c_is_one_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streams.cli.status.status", interrupted)
+    ended = run("status")
+    assert (ended.code, ended.out, ended.err) == (130, "", "stopped\n")
+
+
 @pytest.mark.parametrize("table", [True, False])
 def test_a_full_disk_is_one_line_and_a_closed_pipe_is_no_failure(table: bool, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# A\n\nalpha\n" * 5000, encoding="utf-8")
