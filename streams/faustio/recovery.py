@@ -21,6 +21,9 @@ What the stock code does, and which override closes it (seen in kill -9 trials: 
 7. Stopping blocks the event loop until the consumer's thread is gone, and that thread cancels what is left on its own loop and
    waits for it without limit: one task that misses its cancellation, and nothing in the process runs any more, no limit of ours
    either. `_ConsumerThread.stop` waits beside the loop, and not for ever.
+8. A rebalance that comes while the app stops closes the consumer beside its stop, on the wrong thread's loop and in the wrong
+   order: connections and metadata first. The rebalance then waits for metadata for ever, the group is not left, and the stop never
+   ends. `_ConsumerThread.close` leaves it to the stop, which closes the coordinator, then the rest, on their own loop.
 """
 
 from __future__ import annotations
@@ -133,7 +136,7 @@ class _DaemonThread(WorkerThread):  # type: ignore[misc]
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
-    """The consumer's thread, with hole 7 mended and the app's own wait of a fetch: Faust's 1.5 s is hard-coded."""
+    """The consumer's thread, with holes 7 and 8 mended and the app's own wait of a fetch: Faust's 1.5 s is hard-coded."""
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -145,6 +148,9 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         while not self.should_stop:
             await self.sleep(1.1)
             await self._wakeup_timer_in_thread()
+
+    def close(self) -> None:
+        """Do nothing: only asked of an app that stops already, and its stop closes the consumer."""
 
     async def stop(self) -> None:
         """Stop the service in its thread, then wait for the thread, a bounded time and without holding up this loop."""

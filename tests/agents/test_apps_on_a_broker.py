@@ -217,6 +217,24 @@ async def test_tables_refuse_what_could_not_be_safe(tmp_path: Path, fresh: str) 
         raw_table(app, "u", 2, "another-changelog")
 
 
+async def test_a_rebalance_while_an_app_stops_leaves_the_consumer_to_the_stop(
+    any_broker: KafkaSettings, tmp_path: Path, fresh: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare(any_broker, fresh)
+
+    async def handle(_: InRecord) -> None: ...
+
+    app, _ = app_with(settings_for(any_broker), fresh, tmp_path, handle)
+    async with running(app):
+        app._on_rebalance_when_stopped()
+        await asyncio.sleep(0.1)  # what it might start on this loop begins
+        consumer = app.consumer._thread._consumer
+        assert not consumer._closed
+        assert not consumer._client._sync_task.done()
+    assert consumer._closed
+    assert "LeaveGroup" not in caplog.text, "the group is left while there is a connection to say so"
+
+
 async def test_a_task_that_misses_its_cancellation_in_the_consumers_thread_hangs_neither_the_loop_nor_the_stop(
     tansu_settings: KafkaSettings, tmp_path: Path, fresh: str
 ) -> None:
