@@ -73,16 +73,21 @@ def refuse_other_content(wanted: BatchRecord, existing: Sequence[BatchRecord]) -
 
 def policy_of(batch: BatchRecord) -> ChunkPolicy:
     """Return the policy of a batch. InvariantBroken when this release reads another fingerprint from the same text."""
-    policy = load_policy(batch.policy_yaml, f"batch {batch.batch}")
+    policy = policy_as_read_here(batch)
     if policy.fingerprint != batch.policy_fingerprint:
         raise InvariantBroken(
-            "this release cuts documents otherwise than the batch was built (strategy or option defaults changed); "
-            "roll the policy out as a new version, or run the release that built it",
+            "this release cuts documents otherwise than the batch was built (strategy or option defaults changed): leave the batch "
+            "to workers of the release that built it, and roll the policy out as a new version from this one (README: Upgrade)",
             batch=batch.batch,
             built=batch.policy_fingerprint[:8],
             here=policy.fingerprint[:8],
         )
     return policy
+
+
+def policy_as_read_here(batch: BatchRecord) -> ChunkPolicy:
+    """Return the policy of a batch as this release reads it; where `policy_of` refuses it, it cuts otherwise than the batch was."""
+    return load_policy(batch.policy_yaml, f"batch {batch.batch}")
 
 
 def collection_spec(batch: BatchRecord, policy: ChunkPolicy) -> CollectionSpec:

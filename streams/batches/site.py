@@ -17,7 +17,7 @@ from streams.batches.gather import Compare, gather, note_launch
 from streams.batches.ledger import Clerk, Ledger, clerk_of, with_state
 from streams.batches.outcomes import Outcomes
 from streams.batches.preview import Preview, preview, sample_of
-from streams.batches.record import policy_of
+from streams.batches.record import policy_as_read_here, policy_of
 from streams.batches.retire import Remover, RetirePlan, plan_retire
 from streams.batches.rollout import Launcher
 from streams.controls.desk import desk_of
@@ -153,7 +153,7 @@ class Site:
         """Return what changes from one batch's policy to another's, on a sample of [parsed]."""
         from chunking.tokens import counter
 
-        old, new = policy_of(served), policy_of(wanted)
+        old, new = policy_as_read_here(served), policy_of(wanted)
 
         def work() -> Preview:
             sample = sample_of(read_topic(self.settings.kafka, self.settings.topics.parsed))
@@ -179,7 +179,7 @@ def comparison(settings: Settings, index: VectorIndex, golden: Path) -> Compare:
     async def compare(green: BatchRecord, blue: BatchRecord) -> Recall:
         found = []
         for batch in (green, blue):
-            embedding = policy_of(batch).embedding
+            embedding = policy_as_read_here(batch).embedding
             if embedding.spec not in embedders:
                 embedders[embedding.spec] = await asyncio.to_thread(open_embedder, settings.embedder, embedding)
             embedder = embedders[embedding.spec]

@@ -106,9 +106,12 @@ async def roll_out(site: Site, chosen: NamedPolicy, wish: Wish) -> int:
 
 async def _preview(site: Site, plan: RolloutPlan) -> None:
     from streams.batches.gather import read_planned
+    from streams.batches.record import policy_as_read_here
 
     planned = await asyncio.to_thread(read_planned, site.settings, plan.served.batch)
     documents = sum(not document.deleted for document in planned.values())
+    if policy_as_read_here(plan.served).fingerprint != plan.served.policy_fingerprint:
+        note(f"{plan.served.batch} was built by a release that cuts otherwise: \"now\" is what this release would make of it")
     found = await site.preview(plan.served, plan.record)
     for line in found.lines(documents, await _embedding_speed(site, plan.record)):
         say(line)
