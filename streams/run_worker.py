@@ -32,6 +32,8 @@ async def run_worker(settings: Settings, only: str | None = None) -> NoReturn:
     executor = use_own_executor()
 
     def told(*_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # to be told again gives no more time
         limit_leaving(limit)
         loop.call_soon_threadsafe(worker.leave)
 

@@ -35,7 +35,7 @@ def worker(
     from streams.kafka.client import cluster_topics, make_admin
     from streams.logs import configure_logs
 
-    if only is not None and only != "parser" and not only.startswith("batch:"):
+    if only is not None and only != "parser" and (not only.startswith("batch:") or only == "batch:"):
         raise UsageError(f"--only {only}: use parser or batch:ID")
     settings = load_settings(options.invocation(context).config)
     # Asked before Faust and the models are loaded, so that a wrong address is told within 10 seconds on a slow machine too.
