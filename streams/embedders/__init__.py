@@ -49,7 +49,7 @@ def open_embedder(settings: EmbedderSettings, embedding: Embedding) -> Embedder:
         )
     if embedding.max_tokens is not None and model.max_tokens is not None and embedding.max_tokens > model.max_tokens:
         raise NotPrepared(
-            f"model {embedding.model} reads {counted(model.max_tokens, 'token')}, the policy says {embedding.max_tokens}; "
+            f"model {embedding.model} reads {counted(model.max_tokens, 'token')}, the policy says {embedding.max_tokens:,}; "
             "lower embedding.max_tokens in a new version of the policy"
         )
     return CheckedEmbedder(model)

@@ -189,7 +189,7 @@ def test_another_size_than_the_policy_says_names_both():
 
 
 def test_a_limit_of_the_policy_above_the_models_names_both():
-    with pytest.raises(NotPrepared, match="reads 2048 tokens, the policy says 4096"):
+    with pytest.raises(NotPrepared, match="reads 2,048 tokens, the policy says 4,096"):
         open_embedder(EmbedderSettings(), Embedding(max_tokens=4096))
 
 
