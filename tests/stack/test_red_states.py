@@ -60,7 +60,7 @@ async def _model_that_does_not_answer(stack: Rig, page: Feeds, port: int) -> Doc
     edit = upsert("d0", 2, a_page("d0", SECTIONS, edit=" for a model that hangs"))
     await stack.send(edit)
     found = await until(page, "embedder_slow")
-    assert float(found["embedder_slow"]["facts"]["seconds"]) > thresholds.CALL_SECONDS
+    assert float(found["embedder_slow"]["facts"]["seconds"]) >= thresholds.CALL_SECONDS  # told rounded
     assert "commits_stall" not in found, "the cause is named, not its consequence"
     assert (await scrape(port)).sum("docdelta_commit_stall_seconds") > 0
     fault.unlink()
