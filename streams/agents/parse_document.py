@@ -50,9 +50,8 @@ from streams.steps.wire_document import end_to_wire, to_wire
 from streams.topics import MAX_PARSED_BYTES
 
 log = structlog.get_logger(__name__)
-
-
 WHAT = "keeping the order of [documents]"
+"""What a worker that waits here says it is at."""
 
 
 class Parse(Protocol):

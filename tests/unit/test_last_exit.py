@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from streams.last_exit import THREAD_SECONDS
+from streams.settings import WorkerSettings
+
 PROGRAM = """
 import asyncio, sys
 from streams.last_exit import leave_hanging_threads, use_own_executor
@@ -78,6 +81,11 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (7, "the last line")
+
+
+def test_a_worker_drains_within_the_ten_seconds_that_are_promised() -> None:
+    """As each stop on the stack ends with code 0 only when all was drained and committed in `drain_seconds`."""
+    assert WorkerSettings().drain_seconds + THREAD_SECONDS < 10
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
