@@ -26,7 +26,7 @@ from streams.audit.owned import OwnedManifests
 from streams.audit.watch import Watch
 from streams.batch_app import BatchParts, build_batch_app
 from streams.batches.ledger import Ledger
-from streams.batches.pace import LaneEmbedder, Lanes, Pace
+from streams.batches.pace import Pace
 from streams.batches.parser_versions import advice
 from streams.batches.record import collection_spec, policy_of
 from streams.canary import Canary
@@ -40,11 +40,13 @@ from streams.faustio.app import SafeApp
 from streams.faustio.lifecycle import OnCrash, start_app, stop_app
 from streams.faustio.readiness import wait_ready
 from streams.feeder_app import build_feeder_app
+from streams.garbage import what_is_here_stays
 from streams.index.qdrant import open_index
 from streams.kafka.checks import require_as_planned
 from streams.kafka.read import Follower
 from streams.lag import watch_lag
 from streams.lanes.listening import listen
+from streams.lanes.precedence import LaneEmbedder, Lanes
 from streams.parser_app import build_parser_app
 from streams.patience import Patience
 from streams.ports import Embedder, VectorIndex
@@ -137,7 +139,7 @@ class Worker:
             self._pool = ParsePool(settings.parser)
             parser = settings.parser
             refs = ContentRefs(parser.ref_roots, parser.ref_hosts, parser.ref_patience_seconds)
-            parser, self._holding = build_parser_app(settings, self._pool, refs, utc_now, self._following)
+            parser, self._holding = build_parser_app(settings, self._pool, refs, utc_now, self._following, self._lanes)
             self._host(PARSER, parser)
             app, feeder = build_feeder_app(settings, self._served_batch, utc_now)
             self._host(FEEDER, app)
@@ -159,11 +161,11 @@ class Worker:
     async def _start_probes(self) -> None:
         """Serve metrics and health, and measure what they show."""
         worker = self._settings.worker
+        self._tasks.append(asyncio.create_task(self._guard(self._vitals.watch())))
         if not worker.metrics_port or not await self._probes.start(worker.metrics_host, worker.metrics_port):
             return
         counts, owned = (self._holding.counts, self._holding.owned) if self._holding else (None, frozenset[int])
         watches = [
-            self._vitals.watch(),
             watch_controls(self._following.now, counts, owned),
             watch_lag(self._settings, self._ledger.in_order, worker.lag_seconds),
         ]
@@ -171,6 +173,12 @@ class Worker:
             canary = Canary(self._settings, worker.canary_tenant, self._index, lambda: self._apps.get(PARSER))
             watches.append(canary.watch())
         self._tasks += [asyncio.create_task(self._guard(watch)) for watch in watches]
+
+    async def metrics_url(self) -> str:
+        """Return where metrics and health are served: on a free port of loopback where the settings name none."""
+        if not self._probes.port:
+            await self._probes.start("127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._probes.port}"
 
     def _is_paused(self, app: str) -> bool:
         return self._following.now.pause_of_stage(app if app == PARSER else f"batch:{app}") is not None
@@ -243,6 +251,7 @@ class Worker:
 
     async def _start_app(self, name: str, app: SafeApp, crashed: OnCrash) -> None:
         if await start_app(app, crashed, READY_SECONDS):
+            what_is_here_stays()
             log.info("app ready", app=name)
 
     async def _guard(self, work: Awaitable[None]) -> None:
@@ -363,7 +372,7 @@ class Worker:
             policy=policy,
             counter=counter(policy.limits.tokenizer),
             index=index,
-            embedder=LaneEmbedder(self._embedders[policy.embedding.spec], self._lanes, is_live),
+            embedder=LaneEmbedder(self._embedders[policy.embedding.spec], self._lanes),
             lender=lambda: self._lender_for(batch),
             pace=pace,
             lanes=self._lanes,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from schemas.batch import BatchRecord
 from schemas.control import Control
+from streams.controls.state import Controls
+from streams.topics import TopicNames
 from streams.words import counted
 
 
@@ -44,3 +48,8 @@ class Hosts:
         first, *rest = self.refusals
         more = f" ({counted(len(rest), 'more worker refuses', 'more workers refuse')} it)" if rest else ""
         return f"{first.by} says: {first.reason}{more}"
+
+
+def refusals_by_group(batches: Iterable[BatchRecord], controls: Controls, topics: TopicNames) -> dict[str, tuple[Control, ...]]:
+    """Return who can't host a build as it stands now, by the build's group; builds that nobody refuses are left out."""
+    return {topics.batch_group(batch.batch): refusals for batch in batches if (refusals := controls.refusals_of(batch))}

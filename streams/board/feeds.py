@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,14 +22,16 @@ from schemas.held_change import HeldChange
 from schemas.letter_index import CLOSED
 from schemas.receipt import Receipt
 from schemas.record import split_document_key
+from streams.batches.hosts import refusals_by_group
 from streams.batches.ledger import Ledger
 from streams.batches.site import site_of
 from streams.board.lag_book import LagBook
+from streams.board.scrape import AskWorkers
 from streams.board.state import BoardState
 from streams.board.troubles import GateLine, GateVerdict, Outage, Surroundings
 from streams.board.view import Section, view
 from streams.board.workers import WorkerFacts
-from streams.controls.state import Controls
+from streams.controls.state import Controls, pause_names
 from streams.daemon import in_daemon_thread
 from streams.errors import DocdeltaError, NotPrepared
 from streams.kafka.members import group_members
@@ -53,7 +55,6 @@ AGAIN_SECONDS = 5.0
 BREATH_RECORDS = 200
 """Records taken between two moments in which the page may answer."""
 
-AskWorkers = Callable[[], Awaitable[Sequence[WorkerFacts]]]
 Take = Callable[[InRecord], None]
 
 
@@ -111,12 +112,8 @@ class Feeds:
             workers_before=self._workers[0] if len(self._workers) > 1 else (),
             gates=self._gates,
             breakers={each.tenant: (self.state.held_by.get(each.tenant, 0), each.since.timestamp()) for each in breakers},
-            refused={
-                self.settings.topics.batch_group(batch.batch): refusals
-                for batch in self.ledger.in_order()
-                if (refusals := self.controls.refusals_of(batch))
-            },
-            paused=tuple(_pause_name(key) for key in self.controls.pauses),
+            refused=refusals_by_group(self.ledger.in_order(), self.controls, self.settings.topics),
+            paused=pause_names(self.controls),
         )
 
     async def run(self) -> None:
@@ -268,9 +265,3 @@ class Feeds:
             self._gates[name] = told
             self._gate_cost[name] = time.monotonic() - began
             return told
-
-
-def _pause_name(key: bytes) -> str:
-    """Return a pause as the command takes it: ``--tenant acme``, ``--stage parser``."""
-    _, kind, name = key.decode("utf-8", "replace").split("/", 2)
-    return f"--{kind} {name}"

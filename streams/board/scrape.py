@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 
 from streams import metrics
-from streams.board.feeds import AskWorkers
 from streams.board.workers import WorkerFacts, read_worker
 
+AskWorkers = Callable[[], Awaitable[Sequence[WorkerFacts]]]
 PATIENCE_SECONDS = 5.0
 LARGEST_BYTES = 8 << 20
 

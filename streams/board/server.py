@@ -16,8 +16,9 @@ from aiohttp.typedefs import Handler
 
 from schemas.record import TENANT_PATTERN
 from streams.board.actions import Actions
-from streams.board.feeds import AskWorkers, Feeds
+from streams.board.feeds import Feeds
 from streams.board.guard import Guard, token_for
+from streams.board.scrape import AskWorkers
 from streams.errors import DocdeltaError, NotAuthorised, NotPrepared, NotReachable, Unavailable, UsageError
 from streams.ports import VectorIndex
 from streams.settings import Settings

@@ -240,6 +240,11 @@ class BoardState:
         """Changes that wait for a person."""
         return len(self.held) + self.held_forgotten
 
+    @property
+    def newest_reason(self) -> str:
+        """Why the newest open letter was refused; nothing where none is known."""
+        return next(reversed(self.letters.values())).entry.reason if self.letters else ""
+
     def newest_letters(self, count: int) -> list[Letter]:
         """Return the newest open letters."""
         return list(islice(reversed(self.letters.values()), count))

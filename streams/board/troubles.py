@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
+from schemas.batch import BatchRecord
 from schemas.control import Control
 from streams.board.lag_book import GroupRow
-from streams.board.state import BoardState
 from streams.board.workers import WorkerFacts, risen, seconds_a_call
 
 Level = Literal["red", "amber"]
@@ -22,6 +22,7 @@ KINDS: Mapping[str, Level] = {
     "index_away": "red",
     "lag_unknown": "amber",
     "no_batch": "red",
+    "alias_missing": "red",
     "alias_differs": "red",
     "nobody_works": "red",
     "group_stands": "red",
@@ -124,7 +125,7 @@ class Surroundings:
     tenants: Mapping[str, float] = field(default_factory=dict)
     """Tenants that wait longest, and since when."""
     alias_target: str | None = None
-    """Collection that the alias points at; None: not known."""
+    """Collection that the alias points at; empty: there is no alias; None: not known."""
     workers: tuple[WorkerFacts, ...] = ()
     workers_before: tuple[WorkerFacts, ...] = ()
     """The same about a minute ago."""
@@ -137,7 +138,31 @@ class Surroundings:
     """What operators paused, as `docdelta pause` names it."""
 
 
-def troubles(state: BoardState, around: Surroundings, now: float) -> list[Trouble]:
+class Records(Protocol):
+    """What the rules ask of the records: `BoardState` on the page, what a command read otherwise (glance.py)."""
+
+    @property
+    def served(self) -> BatchRecord | None:
+        """The batch that readers see, by the ledger."""
+        ...
+
+    @property
+    def open_letters(self) -> int:
+        """Dead letters that are open."""
+        ...
+
+    @property
+    def newest_reason(self) -> str:
+        """Why the newest open letter was refused."""
+        ...
+
+    @property
+    def held_changes(self) -> int:
+        """Changes that wait for a person."""
+        ...
+
+
+def troubles(state: Records, around: Surroundings, now: float) -> list[Trouble]:
     """Return all troubles of now, most urgent first."""
     found = [*_sides(state, around, now), *_flow(around, now), *_documents(state, around), *_batches(around)]
     for worker in around.workers:
@@ -147,7 +172,7 @@ def troubles(state: BoardState, around: Surroundings, now: float) -> list[Troubl
     return sorted(found, key=lambda trouble: (trouble.level != "red", rank[trouble.kind]))
 
 
-def _sides(state: BoardState, around: Surroundings, now: float) -> Iterator[Trouble]:
+def _sides(state: Records, around: Surroundings, now: float) -> Iterator[Trouble]:
     if around.broker is not None:
         yield Trouble("broker_away", {"said": around.broker.said}, since=around.broker.since)
     elif around.lag_at is not None and now - around.lag_at > READING_SECONDS:
@@ -159,7 +184,9 @@ def _sides(state: BoardState, around: Surroundings, now: float) -> Iterator[Trou
     served = state.served
     if around.caught_up and around.broker is None and served is None:
         yield Trouble("no_batch", command="docdelta init --policy FILE")
-    if served is not None and around.alias_target not in (None, served.collection) and around.index is None:
+    if served is not None and around.alias_target == "" and around.index is None:
+        yield Trouble("alias_missing", {"batch": served.batch}, "docdelta worker")
+    elif served is not None and around.alias_target not in (None, served.collection) and around.index is None:
         facts = {"batch": served.batch, "target": around.alias_target or ""}
         yield Trouble("alias_differs", facts, f"docdelta switch {served.batch}")
 
@@ -185,10 +212,9 @@ def _flow(around: Surroundings, now: float) -> Iterator[Trouble]:
         yield Trouble("paused", {"what": what}, f"docdelta resume {what}")
 
 
-def _documents(state: BoardState, around: Surroundings) -> Iterator[Trouble]:
+def _documents(state: Records, around: Surroundings) -> Iterator[Trouble]:
     if letters := state.open_letters:
-        reason = state.newest_letters(1)[0].entry.reason if state.letters else ""
-        yield Trouble("dead_letters", {"count": letters, "reason": reason}, "docdelta dead-letters list")
+        yield Trouble("dead_letters", {"count": letters, "reason": state.newest_reason}, "docdelta dead-letters list")
     for tenant, (count, since) in around.breakers.items():
         yield Trouble("breaker_open", {"tenant": tenant, "count": count}, f"docdelta breaker approve {tenant}", since)
     if (held := state.held_changes) and not around.breakers and not around.paused:

@@ -31,15 +31,7 @@ def dashboard(
             show_default=False,
         ),
     ] = "",
-    worker: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--worker",
-            help="Address of a worker's metrics, such as http://worker-1:9464; may be given several times. "
-            "Default: one on this machine, where there is one.",
-            show_default=False,
-        ),
-    ] = None,
+    worker: options.Workers = None,
 ) -> int:
     """Serve the operations page until Ctrl-C: freshness, lag, red states and what mends them, batches, dead letters, tenants.
 

@@ -57,9 +57,11 @@ class DevSession:
         note("starting broker, model and worker ...")
         async with self._stack as stack, ReceiptBook(stack, self._table.add) as book, dashboard_of(stack) as page:
             sender = await asyncio.to_thread(KafkaSender, stack.settings.kafka)
+            own = self._connector
+            metrics = await stack.worker.metrics_url()
             write_dev_file(
                 dev_file_for(
-                    stack.settings, qdrant_url=stack.server.url, tenant=self._connector.tenant, folder=self._connector.root
+                    stack.settings, qdrant_url=stack.server.url, tenant=own.tenant, folder=own.root, metrics_url=metrics
                 )
             )
             try:

@@ -16,6 +16,15 @@ Tenant = Annotated[
     str,
     typer.Option("--tenant", "-t", help="Tenant. Default: that of the docdelta dev running in this folder.", show_default=False),
 ]
+Workers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--worker",
+        help="Address of a worker's metrics, such as http://worker-1:9464; may be given several times. "
+        "Default: one on this machine, where there is one.",
+        show_default=False,
+    ),
+]
 LaneChoice = Annotated[
     str,
     typer.Option(

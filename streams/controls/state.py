@@ -158,3 +158,9 @@ def fold(records: Iterable[InRecord]) -> Controls:
     for record in records:
         controls.apply(record)
     return controls
+
+
+def pause_names(controls: Controls) -> tuple[str, ...]:
+    """Return what is paused as the commands take it: ``--tenant acme``, ``--stage parser``."""
+    parts = (key.decode("utf-8", "replace").split("/", 2) for key in controls.pauses)
+    return tuple(f"--{kind} {name}" for _, kind, name in parts)

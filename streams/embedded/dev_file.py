@@ -32,6 +32,8 @@ class DevFile(BaseModel):
     alias: str = "docdelta"
     tenant: str = ""
     folder: str = ""
+    metrics_url: str = ""
+    """Where its worker tells its metrics."""
     started_at: AwareDatetime = Field(default_factory=_now)
 
     @property
@@ -57,7 +59,9 @@ def process_start(pid: int) -> str:
     return fields[19] if len(fields) > 19 else ""
 
 
-def dev_file_for(settings: Settings, *, qdrant_url: str, tenant: str = "", folder: Path | None = None) -> DevFile:
+def dev_file_for(
+    settings: Settings, *, qdrant_url: str, tenant: str = "", folder: Path | None = None, metrics_url: str = ""
+) -> DevFile:
     """Return the dev file of this process, which serves with `settings`; `qdrant_url` is where its index answers over REST."""
     kafka = settings.kafka
     return DevFile(
@@ -71,6 +75,7 @@ def dev_file_for(settings: Settings, *, qdrant_url: str, tenant: str = "", folde
         alias=settings.qdrant.alias,
         tenant=tenant,
         folder=str(folder) if folder else "",
+        metrics_url=metrics_url,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,9 @@ from streams.controls.state import Controls
 from streams.kafka.client import cluster_topics, make_admin
 from streams.kafka.members import group_members
 from streams.kafka.read import read_topic
+from streams.lag import LagReader, Reading
 from streams.ports import InRecord, VectorIndex
-from streams.reading.waiting import GroupLag, Waiting, group_lags, oldest_waiting
+from streams.reading.waiting import GroupLag, Waiting, oldest_waiting
 from streams.repair.dead_letters import read_letters
 from streams.settings import Settings
 
@@ -48,6 +49,8 @@ class IndexView:
     alias_target: str | None
     points: dict[str, int]
     problem: str = ""
+    away: bool = False
+    """Whether the problem is that it gives no answer, and not that none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Status:
     """What is paused, open and held."""
     hosts: tuple[Hosts, ...] = ()
     """Who hosts each build."""
+    newest_reason: str = ""
+    """Why the newest open dead letter was refused."""
+    reading: Reading = field(default_factory=lambda: Reading((), {}, 0))
+    members: Mapping[str, int] = field(default_factory=dict)
+    """Workers in each group, as far as the broker tells."""
 
     @property
     def parser_changes(self) -> tuple[str, ...]:
@@ -122,7 +130,10 @@ async def view_index(index: VectorIndex, alias: str, collections: Iterable[str])
 def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView, count_documents: bool = True) -> Status:
     """Return the status. Reads offsets and, unless told not to, the manifests' changelog of each live batch to its end."""
     live = [batch for batch in batches if batch.state in LIVE_STATES]
-    groups = group_lags(settings, live)
+    reading = LagReader(settings, count_letters=False).read(live)
+    groups = reading.groups
+    members = group_members(settings.kafka, [group.group for group in groups])
+    letters = read_letters(settings)
     problems = [view.problem] if view.problem else []
     standing = read_standing(settings)
     if not batches:
@@ -137,21 +148,25 @@ def read_status(settings: Settings, batches: list[BatchRecord], view: IndexView,
             )
             for batch in batches
         ),
-        groups=tuple(groups),
+        groups=groups,
         oldest=oldest_waiting(settings.kafka, [group for group in groups if group.lane != "build"]),
-        dead_letters=read_letters(settings).open_count,
+        dead_letters=letters.open_count,
+        newest_reason=letters.newest_reason,
+        reading=reading,
+        members=members,
         alias=settings.qdrant.alias,
         problems=tuple(problems),
         standing=standing,
-        hosts=_hosts(settings, batches, groups, standing.controls),
+        hosts=_hosts(settings, batches, groups, members, standing.controls),
     )
 
 
-def _hosts(settings: Settings, batches: list[BatchRecord], groups: list[GroupLag], controls: Controls) -> tuple[Hosts, ...]:
+def _hosts(
+    settings: Settings, batches: list[BatchRecord], groups: Iterable[GroupLag], members: Mapping[str, int], controls: Controls
+) -> tuple[Hosts, ...]:
     """Return who hosts each build that is not through."""
     named = {settings.topics.batch_group(batch.batch): batch for batch in batches if batch.state in BUILD_STATES}
     behind = [group for group in groups if group.group in named and group.lag]
-    members = group_members(settings.kafka, [group.group for group in behind])
     return tuple(
         Hosts(
             named[group.group].batch,

@@ -153,6 +153,12 @@ class LetterBook:
         return len(self.entries) - len(self.closings.keys() & self.entries.keys())
 
     @property
+    def newest_reason(self) -> str:
+        """Why the newest open letter was refused; nothing where none is open."""
+        newest = max(self.open(), key=lambda entry: entry.failed_at, default=None)
+        return newest.reason if newest is not None else ""
+
+    @property
     def open_keys(self) -> Collection[bytes]:
         """Keys of documents with open letters that a receipt can heal."""
         return self._open.keys()

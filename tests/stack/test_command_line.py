@@ -124,6 +124,9 @@ def test_status_and_why_tell_what_waits(run: Command) -> None:
         ("active", 0, 0, False)
     ]
     assert status["dead_letters"] == 0
+    told = {each["kind"]: each["command"] for each in status["troubles"]}
+    assert told["alias_missing"] == "docdelta worker", "as the page says of the same state"
+    assert any("inside of workers" in line for line in status["unseen"])
     ran = run("why", "政策.md", "-t", "acme", "--json")
     assert ran[0] == 0
     assert answer(ran)["state"] == "waiting"

@@ -36,6 +36,7 @@ SEEN_WITHIN: Mapping[str, float] = {
     "broker_away": troubles.READING_SECONDS + server.TICK_SECONDS,  # as lag_unknown at the latest, where no answer comes at all
     "lag_unknown": troubles.READING_SECONDS + server.TICK_SECONDS,
     "index_away": BY_THE_INDEX,
+    "alias_missing": BY_THE_INDEX,
     "alias_differs": BY_THE_INDEX,
     "no_batch": BY_THE_LOG,
     "topic_missing": feeds.AGAIN_SECONDS + server.TICK_SECONDS,

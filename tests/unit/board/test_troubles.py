@@ -72,6 +72,7 @@ WAITS = GateVerdict(NOW, (GateLine("lag", False, "900", "wait", True),))
         ("index_away", {"index": Outage(NOW - 9, "no answer")}),
         ("lag_unknown", {"lag_at": NOW - 60}),
         ("topic_missing", {"missing": ("docdelta.held",)}),
+        ("alias_missing", {"alias_target": ""}),
         ("alias_differs", {"alias_target": "other"}),
         ("nobody_works", {"groups": (dataclasses.replace(GROUP, members=0),)}),
         ("group_stands", {"groups": (dataclasses.replace(GROUP, stands=NOW - 110),)}),
