@@ -7,7 +7,7 @@ PYTHON ?= $(shell for candidate in python3.12 python3.13 python3.11 python3; do 
 	if $$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
 	then command -v $$candidate; break; fi; done)
 
-.PHONY: help demo dev setup test test-tools test-fast test-alerts lint types schemas bench bench-peers clean soak fuzz-long
+.PHONY: help demo dev setup test test-tools test-fast test-alerts lint types schemas bench bench-peers clean soak crash-long fuzz-long
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -49,6 +49,9 @@ test-alerts: $(VENV)/installed-tests  ## a real Prometheus on a running worker: 
 
 soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS=n; figures in build/soak
 	@$(BIN)/python -m tests.crash.stack.soak --hours $(or $(HOURS),1)
+
+crash-long: $(VENV)/installed-tests  ## HISTORIES=n random histories of crashes and outages (a million), SEED=s to repeat a run
+	@$(BIN)/python -m tests.crash.simulation --histories $(or $(HISTORIES),1000000) $(if $(SEED),--seed $(SEED))
 
 fuzz-long: $(VENV)/installed-tests  ## ten million inputs (INPUTS=n for another number): about an hour and a quarter on one core
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000)

@@ -56,8 +56,8 @@ class LostState:
         So it is where the group was never worked on, no changes were ever planned, and the collection is empty: read in this order,
         after the partitions were assigned. From then on every manifest passes through this worker. One that comes later, or begins
         again after a death, finds something and asks for each document that it does not know, since what it was left may be less
-        than all. What this can't see: a worker that owned the partition before, committed and saved nothing, is paused with records
-        in hand, and wakes up after compaction has removed them from [parsed].
+        than all. A worker that owned the partition before, saved nothing and is paused with records in hand, which compaction may
+        remove from [parsed] meanwhile, has left its trace: what it committed before it took them (faustio/handover.py).
         """
         self.chunker.begun_empty.difference_update(partitions)
         if not never_worked_on or not all(_is_empty(place) for place in places if place.topic == self.changes):

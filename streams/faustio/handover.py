@@ -2,7 +2,8 @@
 
 Their last owner may not know yet that it lost them, and what it still does lands among what is done here. Per generation:
 
-  ① duties.begin: before any record of a partition that is new here
+  ① duties.begin: before any record of a partition that is new here; where it finds nobody before, the place where each begins is
+     committed, as a trace: the next owner must not find nobody once records are in hand here
   ② records are let in; where there may be a last owner, nothing is committed (`held`), and what is taken is noted
   ③ when the grace is over: no new records, those in work end, duties.recheck for each such partition
   ④ commits and records flow as usual
@@ -15,6 +16,7 @@ that missed a generation, or left a handler behind when it gave partitions up, t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -113,6 +115,7 @@ class Handover:
     async def _run(self, new: frozenset[int]) -> None:
         try:
             if new and await self._duties.begin(new):
+                await self._leave_trace(new)
                 self._trust(new)
             self._ready |= new
             if not self._grace:
@@ -145,6 +148,18 @@ class Handover:
         seconds = round(loop.time() - began, 3)
         log.info("re-checked after handover", app=self._app.conf.id, partitions=partitions, keys=keys, seconds=seconds)
         self._let_records_in()
+
+    async def _leave_trace(self, partitions: frozenset[int]) -> None:
+        app = self._app
+        fronts = {tp: offset for tp, offset in app.fronts.items() if tp.partition in partitions}
+        if not fronts:
+            return
+        app.committing_since = time.monotonic()
+        try:
+            if not await app.consumer._commit(fronts):
+                raise Stopping("the group goes on without this member; what follows begins anew")
+        finally:
+            app.committing_since = None
 
     def _trust(self, partitions: frozenset[int]) -> None:
         for number in partitions:

@@ -68,6 +68,18 @@ class Life:
         self.app.runners.append(self.runner)
         self.handover = Handover(self.app, self.duties, self.grace, self.most_keys)
 
+    def traces(self, taken: bool = True) -> list[dict[TP, int]]:
+        """Let offsets be committed by hand, or be refused; return those that are, as they come."""
+        came: list[dict[TP, int]] = []
+
+        async def commit(offsets: dict[TP, int]) -> bool:
+            self.duties.calls.append(("trace", offsets))
+            came.append(offsets)
+            return taken
+
+        self.app.consumer._commit = commit  # type: ignore[attr-defined]
+        return came
+
     async def handle(self, record: InRecord) -> None:
         self.duties.calls.append(record.offset)
         await self.gate.wait()
@@ -128,6 +140,27 @@ async def test_a_group_with_nothing_behind_it_and_a_grace_of_zero_hold_nothing_b
         await life.run(0)
         assert life.duties.calls == [("begin", [0, 1]), 0]
         assert not life.handover.held
+
+
+async def test_who_begins_with_nothing_leaves_a_trace_before_its_first_record() -> None:
+    """Else one that is paused with its first records in hand would be nobody to its successor."""
+    life = Life(duties=Noted(fresh=True))
+    life.app.fronts = {TP("t", 0): 3, TP("t", 1): 0, TP("t", 2): 0}
+    traces = life.traces()
+    await life.run(3)
+    assert life.duties.calls == [("begin", [0, 1]), ("trace", {TP("t", 0): 3, TP("t", 1): 0}), 3]
+    life.duties.fresh = False
+    await life.rebalance({0, 1}, missed=1)
+    assert len(traces) == 1, "where somebody was before, there is one"
+
+
+async def test_a_trace_that_the_group_does_not_take_lets_no_record_in() -> None:
+    life = Life(duties=Noted(fresh=True))
+    life.app.fronts = {TP("t", 0): 0}
+    life.traces(taken=False)
+    await life.run(0)
+    assert life.duties.calls == [("begin", [0, 1]), ("trace", {TP("t", 0): 0})]
+    assert life.app.crashes == []
 
 
 async def test_no_record_is_handled_before_the_first_generation_is_prepared() -> None:

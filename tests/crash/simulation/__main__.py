@@ -1,37 +1,66 @@
-"""Long runs: ``python -m tests.crash.simulation --histories 1000000 --seed 7``. Ends with 1 and a timeline when a history fails."""
+"""python -m tests.crash.simulation: random histories by the million. `make crash-long HISTORIES=n`.
+
+Each run begins at a seed of its own, and prints it, so that runs add up. Ends with 0 when all came to their oracle; with 1 at the
+first that does not, shrunk, with its timeline. `--kind KIND --seed S --histories 1` runs that one again.
+"""
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
-import time
 
-from tests.crash.simulation.campaign import first_failure
-from tests.crash.simulation.shrinking import shrunk
+from tests.crash.simulation.kinds import KINDS
+from tests.crash.simulation.long import BLOCK, Failed, campaign
+from tests.crash.simulation.shrinking import shrunk, traced
+
+PROGRESS_SECONDS = 10.0
 
 
-def main() -> int:
-    """Run histories from a seed on and say how it went."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--histories", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0, help="first seed; history n has seed + n")
+def main(arguments: list[str] | None = None) -> int:
+    """Run histories and say how it went; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.crash.simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--histories", type=int, default=5000, help="how many")
+    parser.add_argument("--seed", type=int, help="first seed; history n has seed + n (one that differs by run)")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--kind", choices=sorted(KINDS), default="", help="histories of one family (all in turn)")
     parser.add_argument("--no-shrink", action="store_true", help="show the failing history as it is")
-    arguments = parser.parse_args()
-    began = time.monotonic()
+    options = parser.parse_args(arguments)
+    if options.histories < 1 or options.processes < 1:
+        parser.error("--histories and --processes are at least 1")
+    first = options.seed if options.seed is not None else secrets.randbelow(10**12)
+    print(f"{options.histories:,} histories from seed {first}, {options.processes} processes", flush=True)
+    shown = 0.0
 
-    def told(seed: int) -> None:
-        done = seed - arguments.seed + 1
-        if done % 500 == 0:
-            print(f"{done} of {arguments.histories} histories, {done / (time.monotonic() - began):.0f} a second", file=sys.stderr)
+    def told(done: int, seconds: float) -> None:
+        nonlocal shown
+        if seconds - shown >= PROGRESS_SECONDS:
+            shown = seconds
+            rate = done / max(seconds, 1e-9)
+            left = (options.histories - done) / rate / 60
+            print(f"{done:,} of {options.histories:,}, {rate:.0f} a second, {left:.0f} min left", file=sys.stderr, flush=True)
 
-    failing = first_failure(range(arguments.seed, arguments.seed + arguments.histories), told=told)
-    if failing is None:
-        print(f"{arguments.histories} histories from seed {arguments.seed}: all came to their oracle")
+    processes = min(options.processes, -(-options.histories // BLOCK))
+    failed = campaign(first, options.histories, processes, options.kind, told)
+    if failed is None:
+        print(f"{options.histories:,} histories from seed {first}: all came to their oracle")
         return 0
-    print(f"seed {failing.seed} fails:\n{failing}\n")
-    if not arguments.no_shrink:
-        print(f"the shortest that still fails:\n{shrunk(failing)}")
+    print(_told(failed, options.no_shrink))
     return 1
+
+
+def _told(failed: Failed, as_it_is: bool) -> str:
+    """Return a failing history, shrunk unless `as_it_is`, and what happened in it."""
+    family = KINDS[failed.kind]
+    again = f"again: python -m tests.crash.simulation --kind {failed.kind} --seed {failed.seed} --histories 1"
+    head = f"seed {failed.seed} of kind {failed.kind} fails ({again})"
+    history = family.history(failed.seed)
+    if as_it_is:
+        return f"{head}\n{traced(history, family.simulation)}"
+    print(f"{head}\nlooking for the shortest that still fails ...", file=sys.stderr, flush=True)
+    return f"{head}\nthe shortest that still fails:\n{shrunk(history, run=family.simulation)}"
 
 
 if __name__ == "__main__":

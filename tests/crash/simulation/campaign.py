@@ -13,20 +13,14 @@ Bend = Callable[[History], History | None]
 """Returns a history as it is to be tried, or None to leave it out."""
 
 
-def first_failure(
-    seeds: range, parts: Parts | None = None, bend: Bend | None = None, told: Callable[[int], None] | None = None
-) -> History | None:
-    """Return the first history of `seeds` that does not come to its oracle, or None. `told` hears of every history that is done."""
+def first_failure(seeds: range, parts: Parts | None = None, bend: Bend | None = None) -> History | None:
+    """Return the first history of `seeds` that does not come to its oracle, or None."""
     for seed in seeds:
         history: History | None = history_of(seed)
         if bend is not None and history is not None:
             history = bend(history)
-        if history is None:
-            continue
-        if Simulation(history, parts or Parts()).run():
+        if history is not None and Simulation(history, parts or Parts()).run():
             return history
-        if told is not None:
-            told(seed)
     return None
 
 

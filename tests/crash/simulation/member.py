@@ -56,6 +56,7 @@ class Parts:
     rechecks: bool = True
     knows_lost_state: bool = True
     begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
+    leaves_trace: bool = True
     builds_from_the_beginning: bool = True
     waits_for_the_build: bool = True
     order: Callable[[Member], Order | None] = lambda member: order_of(member)
@@ -117,6 +118,8 @@ class Member:
             self.indexer.compare_until[self.partition] = len(self.world.logs[batch.changes, self.partition])
         if self.parts.begins_empty(self):
             self.chunker.begun_empty.add(self.partition)
+        if self.parts.leaves_trace:
+            self.world.begun.add((self.group, self.partition))
         self.runners = [
             keyed(self, NAMES.parsed, self.chunker.handle),
             BatchRunner(self, batch.changes, self.indexer.handle),
@@ -132,7 +135,8 @@ class Member:
         topics = (NAMES.parsed, batch.changes)
         planned = any(world.logs[batch.changes, number] for number in range(world.partitions))
         committed = any(world.committed[self.group, topic, number] for topic in topics for number in range(world.partitions))
-        return not (planned or committed or self.table or world.indexes[batch.name].points)
+        began = (self.group, self.partition) in world.begun
+        return not (began or planned or committed or self.table or world.indexes[batch.name].points)
 
     def outbox(self, stage: Any) -> Outbox:
         """Return the way out of a stage."""

@@ -39,9 +39,9 @@ class TableFirst(ChunkerAgent):
 class BelievesWhatItSaid(ParserAgent):
     """Takes what was said again for the last word, though a newer event may have come between."""
 
-    async def _keep_order(self, record: InRecord, change: DocumentChange | None) -> None:
+    async def _keep_order(self, record: InRecord, change: DocumentChange | None, row: Seen | None, fingerprint: str = "") -> None:
         if AGAIN not in record.headers:
-            await ParserAgent._keep_order(self, record, change)
+            await ParserAgent._keep_order(self, record, change, row, fingerprint)
 
 
 class EndsStayLost(Order):
@@ -229,6 +229,8 @@ class Mutation:
     """Tried with these histories alone; the others count to the budget as well."""
     first: int = 0
     """The first seed, for what is rare."""
+    compacted: bool = False
+    """Tried with logs that are compacted."""
 
     @property
     def seeds(self) -> range:
@@ -239,7 +241,8 @@ class Mutation:
         """Return the history as it is tried, or None."""
         if not self.only_with(history):
             return None
-        return only(*self.faults)(history) if self.faults else history
+        history = only(*self.faults)(history) if self.faults else history
+        return replace(history, compaction=True) if self.compacted else history
 
 
 def _rollouts(history: History) -> bool:
@@ -268,6 +271,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "no-fence": Mutation(Parts(index=Unfenced), 2000),
     "a-patch-of-what-is-not-there-any-more": Mutation(Parts(index=PatchesAnything), 6000, ("zombie",), first=950),
     "an-empty-table-taken-for-a-new-batch": Mutation(Parts(begins_empty=lambda member: not member.table)),
+    "no-trace-of-the-first-owner": Mutation(Parts(leaves_trace=False), 200, ("zombie",), first=34_000, compacted=True),
     "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
     "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),
     "a-build-begins-at-now": Mutation(Parts(builds_from_the_beginning=False), only_with=_rollouts),

@@ -72,7 +72,8 @@ class Simulation:
                 one.die()
             self.loop.run_ready()
         self.failures += self.loop.complaints
-        return self.failures or complaints(self.world, self._events, self.history.repaired, self._is_ordered)
+        two_owners = "zombie" in self.history.faults
+        return self.failures or complaints(self.world, self._events, self.history.repaired, self._is_ordered, two_owners)
 
     @property
     def _is_ordered(self) -> bool:

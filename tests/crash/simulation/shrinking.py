@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tests.crash.simulation.histories import History
 from tests.crash.simulation.member import Parts
 from tests.crash.simulation.scheduler import Simulation
 
+Run = Callable[[History, bool], Simulation]
+"""(history, tracing) to its simulation, not run yet."""
 DICE_TRIES = 40
 """Dice that a smaller history is tried with: leaving out an event changes every throw after it."""
 
@@ -28,15 +31,28 @@ class Finding:
         return f"{self.history}\n\nwhat happened:\n{happened}\n\nwhat is wrong:\n{wrong}"
 
 
-def shrunk(history: History, parts: Parts | None = None) -> Finding:
-    """Return the shortest failing history that dropping faults and events one by one leads to. `history` must fail."""
+def shrunk(history: History, parts: Parts | None = None, run: Run | None = None) -> Finding:
+    """Return the shortest failing history that dropping faults and events one by one leads to. `history` must fail.
+
+    run: what runs a history where it is not a plain `Simulation` of these parts.
+    """
+    made = run or partial(_plainly, parts or Parts())
     smaller: History | None = history
     while smaller is not None:
         history = smaller
-        smaller = next((found for candidate in _candidates(history) if (found := _failing(candidate, parts)) is not None), None)
-    simulation = Simulation(history, parts or Parts(), tracing=True)
+        smaller = next((found for candidate in _candidates(history) if (found := _failing(candidate, made)) is not None), None)
+    return traced(history, made)
+
+
+def traced(history: History, run: Run) -> Finding:
+    """Return a history as it is, what is wrong with its end, and what happened."""
+    simulation = run(history, True)
     complaints = simulation.run()
     return Finding(history, tuple(complaints), tuple(simulation.timeline))
+
+
+def _plainly(parts: Parts, history: History, tracing: bool) -> Simulation:
+    return Simulation(history, parts, tracing)
 
 
 def _candidates(history: History) -> Iterator[History]:
@@ -60,10 +76,10 @@ def _candidates(history: History) -> Iterator[History]:
             yield replace(history, **{option: False})
 
 
-def _failing(history: History, parts: Parts | None) -> History | None:
+def _failing(history: History, run: Run) -> History | None:
     """Return the history with dice that make it fail, or None."""
     for offset in range(DICE_TRIES):
         candidate = replace(history, seed=history.seed + offset)
-        if Simulation(candidate, parts or Parts()).run():
+        if run(candidate, False).run():
             return candidate
     return None

@@ -145,6 +145,8 @@ class World:
     logs: dict[tuple[str, int], list[InRecord]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
     """(group, topic, partition) to the next offset to be read."""
+    begun: set[tuple[str, int]] = field(default_factory=set)
+    """(group, partition) that somebody began to work on: the trace that it leaves before its first record (faustio/handover.py)."""
     changelogs: dict[tuple[str, int], list[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(list))
     """(group, partition) to the writes of its table."""
     make_index: Callable[[], Index] = Index
