@@ -39,6 +39,7 @@ from mode import Service
 from mode.threads import WorkerThread
 
 from streams.errors import Unavailable
+from streams.faustio.fetching import fetch_promptly
 from streams.faustio.versions import require_known_versions
 
 require_known_versions()
@@ -142,6 +143,11 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)  # read when the consumer starts
         return consumer
+
+    async def on_start(self) -> None:
+        """Start the consumer in this thread, with a fetcher that lets no records wait (fetching.py)."""
+        await super().on_start()
+        fetch_promptly(self._consumer._fetcher)
 
     async def _keepalive2(self) -> None:
         """Wake the app's loop, as Faust does. It also logs an error where that loop was 3 s late, as if this thread had died."""

@@ -21,6 +21,8 @@ LARGEST_STATE = 512
 
 def trace_headers(event: Any) -> Headers:
     """Return the trace headers of a Faust event as they are sent on; empty where it brought none that are well formed."""
+    if not event.message.headers:
+        return []
     brought = {name: value for name, value in dict(event.message.headers or ()).items() if isinstance(value, bytes)}
     parent, state = brought.get("traceparent", b""), brought.get("tracestate", b"")
     if not TRACEPARENT.fullmatch(parent):

@@ -15,7 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+import orjson
 
 from schemas.document_change import DocumentChange
 from schemas.held_change import HeldReason
@@ -95,7 +97,7 @@ class Seen:
     @classmethod
     def from_bytes(cls, value: bytes) -> Seen:
         """Return what `to_bytes` wrote, here or in an earlier release. Raises ValueError on anything else."""
-        revision, fingerprint, deleted, failed, event_id, offset, *rest = json.loads(value)
+        revision, fingerprint, deleted, failed, event_id, offset, *rest = orjson.loads(value)
         at, changed, epoch, passing, *more = rest or (0.0, False, "", -1)
         mark = HeldMark(*more[0]) if more and more[0] is not None else None
         dropped = more[1] if len(more) > 1 else -1
@@ -132,14 +134,34 @@ class AlreadySettled:
 def change_fingerprint(change: DocumentChange) -> str:
     """Return SHA-256 over all that a revision says of a document, but not who said it, when, or under which number."""
     content = change.model_dump(mode="json", exclude={"revision", "occurred_at", "event_id", "reindex"})
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+    return hashlib.sha256(_canonical(content)).hexdigest()
 
 
-def settle_change(change: DocumentChange, seen: Seen | None) -> ToParse | ToEnd | AlreadySettled:
-    """Return what is to be done. Raises PoisonRecord when a revision comes twice with different contents."""
+def _canonical(content: dict[str, Any]) -> bytes:
+    """Return JSON in UTF-8 with sorted keys and no spaces, as Python's own json writes it: rows of earlier releases have its
+    digest.
+
+    orjson does so in a tenth of the time, but for floats, which it writes otherwise, and integers over 64 bits, which it refuses.
+    """
+    if not any(_holds_float(value) for value in content["attributes"].values()):
+        try:
+            return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError:
+            pass
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def _holds_float(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, list) and any(isinstance(each, float) for each in value))
+
+
+def settle_change(change: DocumentChange, seen: Seen | None, fingerprint: str = "") -> ToParse | ToEnd | AlreadySettled:
+    """Return what is to be done. Raises PoisonRecord when a revision comes twice with different contents.
+
+    `fingerprint`: the change's own, where the caller has it.
+    """
     deleted = change.op == "delete"
-    fresh = Seen(change.revision, change_fingerprint(change), deleted, event_id=change.event_id)
+    fresh = Seen(change.revision, fingerprint or change_fingerprint(change), deleted, event_id=change.event_id)
     pass_on = ToEnd(fresh) if deleted else ToParse(fresh)
     if seen is None:
         return pass_on

@@ -20,13 +20,13 @@ from confluent_kafka import TopicPartition
 
 from chunking.policy import load_policy
 from schemas.codec import decode, encode
-from schemas.document_change import DocumentChange
+from schemas.document_change import FORGET, DocumentChange
 from schemas.receipt import Receipt
 from schemas.record import document_key
 from streams.embedded.apache_kafka import ApacheKafka
 from streams.embedded.index_server import serve
 from streams.index.qdrant import open_index
-from streams.kafka.client import make_consumer, make_producer
+from streams.kafka.client import KafkaProducer, make_consumer, make_producer
 from streams.kafka.read import read_topic
 from streams.settings import KafkaSettings, QdrantSettings
 from tests.contracts.qdrant_shim import Shim
@@ -57,6 +57,7 @@ class Installation(Rig):
     """A rig with the bench's policy that counts bytes in place of keeping requests."""
 
     wire: Wire = field(default_factory=Wire)
+    _producer: KafkaProducer | None = None
 
     async def init(self) -> None:
         """Create topics and the first batch."""
@@ -81,13 +82,21 @@ class Installation(Rig):
                 first.setdefault(receipt.event_id, receipt)
         return first
 
+    def sender(self) -> KafkaProducer:
+        """Return the producer of all that is sent, connected: a new idempotent one takes half a second until it sends anything."""
+        if self._producer is None:
+            self._producer = make_producer(self.kafka, 60)
+            self._producer.produce(self.settings.topics.documents, key=b"bench/nothing", headers={FORGET: b""})
+            self._producer.flush(60)
+        return self._producer
+
     async def settled(self, changes: Iterable[DocumentChange]) -> float:
         """Send changes and return the seconds from the first sent to the last receipt."""
         topic = self.settings.topics
         pairs = [(document_key(c.tenant_id, c.document_id), encode(c)) for c in changes]
         receipts = self.ended(topic.receipts)
         before = receipts.now()
-        producer = make_producer(self.kafka, 60)
+        producer = await asyncio.to_thread(self.sender)
 
         def send() -> None:
             for key, value in pairs:
