@@ -80,19 +80,22 @@ def says(value: bytes, row: Seen) -> bool:
         return False
 
 
-def agrees(change: DocumentChange, row: Seen) -> bool:
-    """Return whether an event says what a row remembers: the same revision, an end as an end, an upsert with the same content."""
+def agrees(change: DocumentChange, row: Seen, fingerprint: str = "") -> bool:
+    """Return whether an event says what a row remembers: the same revision, an end as an end, an upsert with the same content.
+
+    `fingerprint`: the event's own, where the caller has it.
+    """
     if change.revision != row.revision or (change.op == "delete") != row.deleted:
         return False
-    return row.deleted or row.fingerprint in ("", change_fingerprint(change))
+    return row.deleted or row.fingerprint in ("", fingerprint or change_fingerprint(change))
 
 
-def is_known(change: DocumentChange, row: Seen) -> bool:
+def is_known(change: DocumentChange, row: Seen, fingerprint: str = "") -> bool:
     """Return whether an event that was said again tells a row nothing: it is what the row remembers, or what that has overtaken.
 
     Whatever else has the header has it from its producer, and is an event like any other.
     """
-    return change.revision < row.revision or (change.revision == row.revision and row.deleted) or agrees(change, row)
+    return change.revision < row.revision or (change.revision == row.revision and row.deleted) or agrees(change, row, fingerprint)
 
 
 def stood_last(row: Seen, offset: int) -> Seen:

@@ -39,6 +39,7 @@ from streams.steps.settle_change import (
     Seen,
     ToEnd,
     ToParse,
+    change_fingerprint,
     dated,
     dropped,
     failed,
@@ -84,36 +85,41 @@ class ParserAgent:
         """Settle one record of [documents]. Raises only what stops the worker (see `attempt`)."""
         if record.value is None and FORGET in record.headers:
             # Nothing is said: compaction may drop the delete before it, and the row that remembers it stays.
-            await self._keep_order(record, None)
+            await self._keep_order(record, None, self._row_of(record))
             return
         about: About | None = None
         change: DocumentChange | None = None
+        fingerprint = ""
         try:
             known = change = understood(lambda: self._change(record))
             about = _about(change)
-            await attempt(lambda: self._settle(record, known), self.outbox.patience, self.poison_attempts, "parsing")
+            fingerprint = said = understood(lambda: change_fingerprint(known))
+            row = await attempt(lambda: self._settle(record, known, said), self.outbox.patience, self.poison_attempts, "parsing")
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, about)
-        await self._keep_order(record, change)
+            row = self._row_of(record)
+        await self._keep_order(record, change, row, fingerprint)
 
-    async def _keep_order(self, record: InRecord, change: DocumentChange | None) -> None:
+    async def _keep_order(self, record: InRecord, change: DocumentChange | None, row: Seen | None, fingerprint: str = "") -> None:
         """Do ③: where a record stands behind the newest event of its document and says something else, say that one again.
 
-        Not while an event of the document is held: that one comes back through [documents], or is dropped, and then it is done.
+        `row`: of its document, as it stands now. Not while an event of the document is held: that one comes back through
+        [documents], or is dropped, and then it is done.
         """
-        row = self._row(record.key) if self.order is not None and record.key is not None else None
-        if row is None or row.known is None or row.held is not None or record.offset <= row.offset:
+        if self.order is None or row is None or row.known is None or row.held is not None or record.offset <= row.offset:
             return
         if change is None and record.value is None and row.deleted:
             return  # `docdelta gc` forgets an end
         try:
-            await attempt(lambda: self._stand_last(record, change, row), self.outbox.patience, self.poison_attempts, WHAT)
+            await attempt(
+                lambda: self._stand_last(record, change, row, fingerprint), self.outbox.patience, self.poison_attempts, WHAT
+            )
         except PoisonRecord as error:
             log.warning("the newest event of a document could not be said again", reason=str(error), offset=record.offset)
 
-    async def _stand_last(self, record: InRecord, change: DocumentChange | None, row: Seen) -> None:
+    async def _stand_last(self, record: InRecord, change: DocumentChange | None, row: Seen, fingerprint: str) -> None:
         assert self.order is not None
-        if change is not None and agrees(change, row):
+        if change is not None and agrees(change, row, fingerprint):
             # It says the same and stands later: compaction keeps this one.
             await self.outbox.patience.hold(
                 lambda: self.seen.put(record.key or b"", stood_last(row, record.offset).to_bytes()), "remembering what was seen"
@@ -138,7 +144,8 @@ class ParserAgent:
             raise PoisonRecord("key is not tenant/document of the value; its order against other events is not kept")
         return change if change.event_id else change.model_copy(update={"event_id": event_id})
 
-    async def _settle(self, record: InRecord, change: DocumentChange) -> None:
+    async def _settle(self, record: InRecord, change: DocumentChange, fingerprint: str) -> Seen | None:
+        """Do ① and ② of one event, and return its document's row as it stands then."""
         assert record.key is not None
         row, standing = self._row(record.key), standing_of(record)
         seen, received_at = row.known if row is not None else None, self._received_at(record)
@@ -147,10 +154,10 @@ class ParserAgent:
             if record.value is None and seen is not None and standing.offset < seen.offset:
                 # Delivered again, after newer revisions were remembered: it deleted what came before it, not them.
                 decision = AlreadySettled(None, "the same event again")
-            elif is_said_again(record) and seen is not None and is_known(change, seen):
+            elif is_said_again(record) and seen is not None and is_known(change, seen, fingerprint):
                 decision = AlreadySettled(None, "said again")
             else:
-                decision = settle_change(change, seen)
+                decision = settle_change(change, seen, fingerprint)
         except PoisonRecord as error:
             if not standing.release:
                 raise
@@ -162,22 +169,22 @@ class ParserAgent:
         event = Event(record, standing, change, row, decision, at)
         answer = await self.holding.look(event) if self.holding is not None else Pass()
         if isinstance(answer, Nothing):
-            return
+            return row
         if isinstance(answer, Keep):
             assert self.holding is not None
             about = replace(_about(change), received_at=received_at)
-            await self._remember(event, await self.holding.keep(event, answer, about))
-        elif isinstance(answer, Settle):
+            return await self._remember(event, await self.holding.keep(event, answer, about))
+        if isinstance(answer, Settle):
             await self._tell(change, answer.outcome)
-        elif isinstance(answer, Drop):
+            return row
+        if isinstance(answer, Drop):
             receipt = self.outbox.receipt(_about(change), "unchanged", answer.why)
             await self.outbox.settle(receipt.model_copy(update={"dropped": True}))
-            await self._let_go(event, dropped(event.row, change.revision))
-        elif answer.counting is not None and self.holding is not None:
+            return await self._let_go(event, dropped(event.row, change.revision))
+        if answer.counting is not None and self.holding is not None:
             with self.holding.counts.in_hand(change.tenant_id, answer.counting):
-                await self._pass(await self._mark_as_passing(event), received_at, answer)
-        else:
-            await self._pass(event, received_at, answer)
+                return await self._pass(await self._mark_as_passing(event), received_at, answer)
+        return await self._pass(event, received_at, answer)
 
     async def _mark_as_passing(self, event: Event) -> Event:
         """Remember that there was room for an event, before it is out, and return it with its new row."""
@@ -186,7 +193,7 @@ class ParserAgent:
             await self._remember(event, row)
         return replace(event, row=row)
 
-    async def _pass(self, event: Event, received_at: datetime, answer: Pass) -> None:
+    async def _pass(self, event: Event, received_at: datetime, answer: Pass) -> Seen | None:
         """Do ① and ② of an event that nothing holds back."""
         record, change, decision = event.record, event.change, event.decision
         assert record.key is not None
@@ -207,20 +214,23 @@ class ParserAgent:
             at = 0.0 if answer.covered else event.at
             kept = still_dropped(remember, event.row)
             remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset, dropped=kept)
-        await self._let_go(event, remember)
+        return await self._let_go(event, remember)
 
-    async def _let_go(self, event: Event, remember: Seen | None) -> None:
+    async def _let_go(self, event: Event, remember: Seen | None) -> Seen | None:
         if self.holding is not None:
             remember = await self.holding.let_go(event, remember)
-        if remember is not None:
-            await self._remember(event, remember)
-            reached("parser.remembered")
+        if remember is None:
+            return event.row
+        await self._remember(event, remember)
+        reached("parser.remembered")
+        return remember
 
-    async def _remember(self, event: Event, row: Seen) -> None:
+    async def _remember(self, event: Event, row: Seen) -> Seen:
         key, value = event.record.key or b"", row.to_bytes()
         await self.outbox.patience.hold(lambda: self.seen.put(key, value), "remembering what was seen")
         if self.holding is not None:
             self.holding.counts.change(event.record.partition, key, event.row, row)
+        return row
 
     async def _tell(self, change: DocumentChange, settled: AlreadySettled) -> None:
         if settled.outcome is not None:
@@ -255,6 +265,9 @@ class ParserAgent:
 
     async def _pass_on(self, key: bytes, value: bytes) -> None:
         await self.outbox.publish(self.outbox.topics.parsed, key, value)
+
+    def _row_of(self, record: InRecord) -> Seen | None:
+        return self._row(record.key) if record.key is not None else None
 
     def _row(self, key: bytes) -> Seen | None:
         value = self.seen.get(key)
