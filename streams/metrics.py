@@ -276,6 +276,11 @@ AUDIT_ROUND = _gauge(
     "When this worker's last full round of a batch ended, or its watch began, seconds since 1970.",
     "batch",
 )
+AUDIT_LEFT = _gauge(
+    "docdelta_audit_remaining_seconds",
+    "How long what is left of this worker's round of a batch takes at the audit's rate; 0 between rounds.",
+    "batch",
+)
 AUDIT_COMPARED = _counter("docdelta_audit_compared_points_total", "Points that the index counted for an audit.", "batch")
 AUDIT_READ = _counter("docdelta_audit_read_points_total", "Points that an audit read, since their digest differed.", "batch")
 
@@ -486,6 +491,7 @@ def forget_audit(batch: str) -> None:
     """Remove what an audit of a batch showed: it is watched here no more."""
     DRIFT.remove_by_labels({"batch": batch})
     AUDIT_ROUND.remove_by_labels({"batch": batch})
+    AUDIT_LEFT.remove_by_labels({"batch": batch})
 
 
 def forget_app(app: str) -> None:

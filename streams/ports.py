@@ -273,8 +273,8 @@ class VectorIndex(Protocol):
         """Return the best hits, best first, of one generation a document (see `IndexPlan.stamps`)."""
         ...
 
-    async def count(self, collection: str) -> int:
-        """Return the exact number of points."""
+    async def count(self, collection: str, buckets: tuple[int, int] | None = None) -> int:
+        """Return the exact number of points; with `buckets`, of those whose bucket lies in first..end-1."""
         ...
 
     async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:

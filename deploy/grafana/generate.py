@@ -175,6 +175,13 @@ BATCHES = Dashboard(
             about="Of the worker that is furthest behind.",
         ),
         Panel(
+            "Left of the audit's round",
+            (("max by (batch) (docdelta_audit_remaining_seconds)", "{{batch}}"),),
+            "s",
+            about="At the audit's rate, of the worker that has most. Missing and left-over points show within a minute whatever "
+            "the size; points written otherwise show when the round comes by.",
+        ),
+        Panel(
             "Audit: points compared and read",
             (
                 ("sum by (batch) (rate(docdelta_audit_compared_points_total[$__rate_interval]))", "{{batch}} compared"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from chunking.manifest import Manifest
 from streams.agents.manifests import Manifests
+from streams.audit.expected import OnRow
 from streams.daemon import in_daemon_thread
 from streams.faustio.readiness import assigned_partitions, is_ready
 from streams.faustio.scope import standing_in
@@ -32,6 +33,14 @@ class OwnedManifests:
     def partitions(self) -> tuple[int, ...]:
         """Return the partitions that are owned and recovered."""
         return assigned_partitions(self.app).get(self.settings.topics.parsed, ()) if is_ready(self.app) else ()
+
+    def generation(self) -> int:
+        """Return which giving out of partitions is in force."""
+        return int(self.app.consumer_generation_id)
+
+    def follow(self, on_row: OnRow) -> None:
+        """Have a function called with each row that is written from now on."""
+        self.app.tables[self.settings.topics.manifests_table].on_row = on_row
 
     def rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the manifests of a partition as they are stored."""

@@ -4,6 +4,11 @@ Partition by partition, its manifests are held against counts of digests (`walk.
 a pause between, and count as drift when two looks agree and nothing of them is on its way. What drifted is looked at again until
 it is mended. Facets and points are charged to a rate (`audit.points_per_second`), and live work goes first.
 
+A round takes as long as the rate asks for. What takes longer than QUICK_SECONDS is looked at otherwise between two groups, each
+time `audit.every_seconds` are over: what should stand in a partition (`expected.py`) is held against one count of the index. Points
+that are missing or left over show so at once, whatever the size; points that are written otherwise (payload, order) change no count
+and wait for the round.
+
 It sees what marks can see. Vectors, payloads edited under their own hash, points without marks, and documents that the batch has
 never heard of, are for `docdelta audit`, which has the whole log before it.
 """
@@ -13,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -24,6 +29,7 @@ from chunking.manifest import Manifest
 from schemas.record import split_document_key
 from streams import metrics
 from streams.audit.compare import Group, chunks_in, groups
+from streams.audit.expected import BLOCKS, FAN, Expected, OnRow
 from streams.audit.findings import POINT_KINDS, Finding
 from streams.audit.walk import Walk
 from streams.errors import DocdeltaError
@@ -37,6 +43,10 @@ AT_ONCE = 200
 """Documents that are looked at in one go."""
 ROWS = 2_000
 """Rows of a table that are read before the loop may do something else."""
+QUICK_SECONDS = 5.0
+"""A round that takes no longer needs no quick look."""
+COUNT_AGAIN_SECONDS = 2.0
+"""A count that differs is taken again after that: what was on its way has mostly arrived."""
 TOO_FAR_BEHIND = 5_000
 """With so many records ahead of the batch in a partition nothing of it is judged."""
 
@@ -46,6 +56,14 @@ class Owned(Protocol):
 
     def partitions(self) -> tuple[int, ...]:
         """Return the partitions that this worker owns and that are recovered; none while they move."""
+        ...
+
+    def generation(self) -> int:
+        """Return a number that changes whenever partitions are given out anew."""
+        ...
+
+    def follow(self, on_row: OnRow) -> None:
+        """Have a function called with each row that is written from now on."""
         ...
 
     def rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
@@ -90,6 +108,18 @@ class Watch:
     """For waits: a clock that is set back must not stop the watch."""
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
     _counted: int = 0
+    _expected: dict[int, Expected] = field(default_factory=dict)
+    _generation: int = -1
+    _explained: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By partition and block: a difference of counts that was looked at. It tells nothing new until it changes."""
+    _quick_at: float = 0.0
+    _judged_at: float = 0.0
+    _ahead: int = 0
+    """Points of this round that are not compared yet."""
+
+    def __post_init__(self) -> None:
+        self.owned.follow(self._row_written)
+        self._judged_at = self._quick_at = self.elapsed()
 
     async def run(self) -> None:
         """Watch for ever. Errors of index and broker end a round, not the watch."""
@@ -97,6 +127,7 @@ class Watch:
         metrics.AUDIT_COMPARED.labels(self.batch)
         metrics.AUDIT_READ.labels(self.batch)
         self.show()
+        self._show_pass()
         try:
             while True:
                 await self._rest(self.every_seconds)
@@ -104,6 +135,8 @@ class Watch:
                     metrics.AUDIT_ROUND.labels(self.batch).set(self.now())  # a build is proven by its gate
                     continue
                 if await self._tried(self.round):
+                    self._ahead = 0
+                    self._show_pass()
                     metrics.AUDIT_ROUND.labels(self.batch).set(self.now())
         finally:
             metrics.forget_audit(self.batch)
@@ -129,7 +162,11 @@ class Watch:
         """Look at all owned partitions once. False where they moved meanwhile."""
         walk = Walk(self.index, self.collection, self.partitions)
         complete = True
-        for partition in self.owned.partitions():
+        await self._expect()
+        await self._quick_look()
+        partitions = self.owned.partitions()
+        self._ahead = sum(self._expected[each].total for each in partitions if each in self._expected)
+        for partition in partitions:
             complete &= await self._walk(walk, partition)
         await self.look_again()
         if complete:
@@ -147,14 +184,109 @@ class Watch:
         rows.sort()
         weights = {key: weight for _, key, weight in rows}
         for group in groups(rows, partition * BUCKETS, (partition + 1) * BUCKETS):
-            await self._turn(sum(weights[key] for key in group.keys))
+            weight = sum(weights[key] for key in group.keys)
+            await self._turn(weight)
+            self._ahead = max(0, self._ahead - weight)
+            if self.elapsed() - self._quick_at >= self.every_seconds:
+                await self._quick_look()
+            elif self.suspects and self.elapsed() - self._judged_at >= LOOK_AGAIN_SECONDS:
+                await self.look_again()
+            self._show_pass()
             if partition not in self.owned.partitions():
                 return False
-            for key in await self._differing(walk, partition, group):
-                home = partition_of(key, self.partitions)  # a mark may stand in the wrong place
-                if home in self.owned.partitions():
-                    self.suspects.setdefault(key, _Suspect(home))
+            self._suspect(await self._differing(walk, partition, group))
         return True
+
+    def _row_written(self, partition: int, key: bytes, before: bytes | None, after: bytes) -> None:
+        expected = self._expected.get(partition)
+        if expected is not None:
+            expected.change(key, before, after)
+
+    async def _expect(self) -> None:
+        """Know what should stand in each owned partition: its rows are read once, as long as partitions stay where they are."""
+        generation = self.owned.generation()
+        if generation != self._generation:
+            self._expected, self._explained, self._generation = {}, {}, generation
+        for partition in self.owned.partitions():
+            if partition in self._expected and self._expected[partition].loaded:
+                continue
+            made = self._expected[partition] = Expected(partition)
+            for number, _ in enumerate(made.load(self.owned.rows(partition))):
+                if number % ROWS == ROWS - 1:
+                    await self.sleep(0)
+                    if self.owned.generation() != generation:
+                        self._generation = -1
+                        return
+
+    async def _quick_look(self) -> None:
+        """Hold counts of whole partitions against what should be there, and have what differs looked at now."""
+        self._quick_at = self.elapsed()
+        await self._expect()
+        known = {each: self._expected[each] for each in self.owned.partitions() if self._is_known(each)}
+        if sum(each.total for each in known.values()) <= QUICK_SECONDS * self.points_per_second:
+            return
+        await self.quiet()
+        for partition, expected in known.items():
+            if not await self._counts_differ(expected):
+                continue
+            await self.sleep(COUNT_AGAIN_SECONDS)
+            differing = await self._blocks_that_differ(expected)
+            if differing and self._is_known(partition):
+                await self._look_at(expected, differing)
+        await self.look_again()
+
+    def _is_known(self, partition: int) -> bool:
+        expected = self._expected.get(partition)
+        same = self.owned.generation() == self._generation and partition in self.owned.partitions()
+        return same and expected is not None and expected.loaded
+
+    async def _counts_differ(self, expected: Expected) -> bool:
+        """Return whether a partition as a whole holds other than it should, what was looked at already left out."""
+        there = await self.index.count(self.collection, expected.buckets(0, BLOCKS))
+        explained = sum(more for (partition, _), more in self._explained.items() if partition == expected.partition)
+        return there - expected.total != explained
+
+    async def _blocks_that_differ(self, expected: Expected) -> dict[int, int]:
+        """Return the blocks that hold other than they should and were not looked at so, and by how many points."""
+        found: dict[int, int] = {}
+        for first in range(0, BLOCKS, FAN):
+            explained = sum(self._explained.get((expected.partition, block), 0) for block in range(first, first + FAN))
+            if await self._more(expected, first, first + FAN) == explained:
+                continue
+            for block in range(first, first + FAN):
+                more, known = await self._more(expected, block, block + 1), self._explained.get((expected.partition, block), 0)
+                if not more:
+                    self._explained.pop((expected.partition, block), None)
+                elif more != known:
+                    found[block] = more
+        return found
+
+    async def _more(self, expected: Expected, first: int, end: int) -> int:
+        return await self.index.count(self.collection, expected.buckets(first, end)) - expected.within(first, end)
+
+    async def _look_at(self, expected: Expected, differing: Mapping[int, int]) -> None:
+        """Take the documents of these blocks that differ as suspects. One that is sound is let go at its first judgement."""
+        partition = expected.partition
+        keys: dict[int, list[bytes]] = {block: [] for block in differing}
+        for number, (key, _) in enumerate(self.owned.rows(partition)):
+            if (block := expected.block_of(key)) in keys:
+                keys[block].append(key)
+            if number % ROWS == ROWS - 1:
+                await self.sleep(0)
+                if not self._is_known(partition):
+                    return
+        walk = Walk(self.index, self.collection, self.partitions)
+        for block, more in differing.items():
+            group = Group(*expected.buckets(block, block + 1), tuple(keys[block]))
+            self._suspect(await self._differing(walk, partition, group))
+            self._explained[partition, block] = more
+            await self._turn(0)
+
+    def _suspect(self, keys: Collection[bytes]) -> None:
+        for key in keys:
+            home = partition_of(key, self.partitions)  # a mark may stand in the wrong place
+            if home in self.owned.partitions():
+                self.suspects.setdefault(key, _Suspect(home))
 
     async def _differing(self, walk: Walk, partition: int, group: Group) -> set[bytes]:
         manifests: Mapping[bytes, Manifest] = {
@@ -178,7 +310,7 @@ class Watch:
 
     async def look_again(self) -> bool:
         """Judge the documents that differed or drifted, and show what drifts now."""
-        owned = self.owned.partitions()
+        owned, self._judged_at = self.owned.partitions(), self.elapsed()
         for key in [key for key, suspect in self.suspects.items() if suspect.partition not in owned]:
             del self.suspects[key]  # whoever owns it now looks at it
         for partition in owned:
@@ -214,6 +346,9 @@ class Watch:
                 suspect.confirmed = True
             else:
                 suspect.manifest, suspect.found, suspect.judged = manifest, found, True
+
+    def _show_pass(self) -> None:
+        metrics.AUDIT_LEFT.labels(self.batch).set(self._ahead / self.points_per_second)
 
     def show(self) -> None:
         """Set the gauges to what drifts now."""

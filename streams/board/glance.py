@@ -13,7 +13,7 @@ from schemas.batch import BatchRecord
 from streams.batches.hosts import refusals_by_group
 from streams.board.lag_book import LagBook
 from streams.board.troubles import STAND_SECONDS, Outage, Surroundings, Trouble, troubles
-from streams.board.workers import WorkerFacts
+from streams.board.workers import WorkerFacts, audit_pass
 from streams.controls.state import pause_names
 from streams.lag import BUILDS, Reading
 from streams.reading.status import IndexView, Status
@@ -66,6 +66,16 @@ class Glance:
             refused=refusals_by_group(batches, standing.controls, self.topics),
             paused=pause_names(standing.controls),
         )
+
+    def audits(self, now: float) -> list[str]:
+        """Return how far the continuous audit of each batch is, as far as workers were asked."""
+        told = []
+        for each in self.status.batches:
+            found = audit_pass(self.after.facts, each.record.batch)
+            if found is not None:
+                left = f"; the round under way takes {found.left:,.0f} s more" if found.left else ""
+                told.append(f"audit of {each.record.batch}: in full {max(0.0, now - found.since):,.0f} s ago{left}")
+        return told
 
     def unseen(self) -> list[str]:
         """Return what this look could not see, each with how to see it. Nothing that a sound, idle installation hides."""

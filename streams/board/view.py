@@ -13,6 +13,7 @@ from streams.board.figures import Minute, quantile
 from streams.board.lag_book import GroupRow, LagBook
 from streams.board.state import BatchRow, BoardState, Held, Letter, Slow
 from streams.board.troubles import Surroundings, Trouble, troubles
+from streams.board.workers import audit_pass
 from streams.reading.waiting import Waiting
 
 SHOWN_TROUBLES = 30
@@ -111,6 +112,7 @@ def _batches(state: BoardState, book: LagBook, around: Surroundings, points: Poi
                 "passed": progress.passed if progress else None,
                 "whole": progress.whole if progress else None,
                 "tally": row.tally.as_json(),
+                "audit": _audit(around, record.batch),
                 "gate": None
                 if gate is None
                 else {
@@ -121,6 +123,11 @@ def _batches(state: BoardState, book: LagBook, around: Surroundings, points: Poi
             }
         )
     return {"shown": made, "hidden": len(records) - len(made)}
+
+
+def _audit(around: Surroundings, batch: str) -> Section:
+    found = audit_pass(around.workers, batch)
+    return None if found is None else {"since": found.since, "left": round(found.left)}
 
 
 def _worst(state: BoardState, book: LagBook, now: float) -> Section:

@@ -5,7 +5,7 @@ Pure: `read_worker` turns the text into facts; rates come from comparing with an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,6 +24,8 @@ SERIES = frozenset(
         "docdelta_index_failures_total",
         "docdelta_canary_age_seconds",
         "docdelta_drift_points",
+        "docdelta_audit_round_timestamp_seconds",
+        "docdelta_audit_remaining_seconds",
     }
 )
 """What is kept of a scrape."""
@@ -81,3 +83,21 @@ def seconds_a_call(before: WorkerFacts | None, now: WorkerFacts) -> float | None
 def risen(before: WorkerFacts | None, now: WorkerFacts, series: str, **labels: str) -> float:
     """Return by how much a counter rose since `before`; 0 where there is no earlier reading or the worker began anew."""
     return max(0.0, now.total(series, **labels) - before.total(series, **labels)) if before is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPass:
+    """How far the continuous audit of a batch is, over the workers that were asked."""
+
+    since: float
+    """When the last full round ended of the worker that is furthest behind (or its watch began), seconds since 1970."""
+    left: float
+    """Seconds that the rest of a round under way takes at the audit's rate; 0 between rounds."""
+
+
+def audit_pass(workers: Iterable[WorkerFacts], batch: str) -> AuditPass | None:
+    """Return how far the audit of a batch is; None where no worker that was asked audits it."""
+    asked = list(workers)
+    rounds = [at for each in asked if (at := each.by("docdelta_audit_round_timestamp_seconds", "batch").get(batch))]
+    left = [each.by("docdelta_audit_remaining_seconds", "batch").get(batch, 0.0) for each in asked]
+    return AuditPass(min(rounds), max(left)) if rounds else None

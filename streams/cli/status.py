@@ -69,12 +69,14 @@ def status(
     view = asyncio.run(_view(settings, [batch.collection for batch in batches]))
     seen = _look(settings, batches, view, _addresses(settings, invocation, worker or []), bool(worker), not fast, watch)
     found, now = seen.status, datetime.now(UTC)
-    reds = seen.troubles(now.timestamp())
+    reds, audits, unseen = seen.troubles(now.timestamp()), seen.audits(now.timestamp()), seen.unseen()
     if json:
-        print_json({**found.as_json(now), "troubles": [_json_of(each) for each in reds], "unseen": seen.unseen()})
+        print_json({**found.as_json(now), "troubles": [_json_of(each) for each in reds], "audits": audits, "unseen": unseen})
     else:
         _tell(found, now)
-        _tell_troubles(reds, seen.unseen())
+        for line in audits:
+            say(line)
+        _tell_troubles(reds, unseen)
     for line in (*found.problems, *found.parser_changes):
         note(line)
     return FAILED if found.problems else OK

@@ -8,7 +8,7 @@ acknowledged either way, so whatever was decided by the old value is decided aga
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import faust
@@ -23,6 +23,9 @@ from streams.topics import MAX_RECORD_BYTES
 
 class AckedTable(faust.Table):  # type: ignore[misc]
     """A Faust table of bytes to bytes that is read with `read` and written with `write` only."""
+
+    on_row: Callable[[int, bytes, bytes | None, bytes], None] | None = None
+    """Called with partition, key, the row before and the row after, for each row that is stored here."""
 
     def on_key_set(self, key: Any, value: Any) -> NoReturn:
         """Refuse `table[key] = value`: nobody could wait for it."""
@@ -90,10 +93,13 @@ class AckedTable(faust.Table):  # type: ignore[misc]
         store = self.data
         try:
             with acting_for(event):
+                before = store.get(key) if self.on_row is not None else None
                 store[key] = value
             if hasattr(store, "_key_partition"):  # memory: what is not noted here outlives the loss of its partition
                 store._key_partition[key] = event.message.partition
             store.set_persisted_offset(metadata.topic_partition, metadata.offset)
+            if self.on_row is not None:
+                self.on_row(event.message.partition, key, before, value)
         except Exception as error:
             raise InvariantBroken(
                 "local table store refused a write: check its disk; the folder can be deleted while the worker is down",

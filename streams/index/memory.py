@@ -144,9 +144,12 @@ class MemoryIndex(VectorIndex):
             hits = fused(hits, _by_words(found, query, query.sparse), query.fusion)
         return ranked(hits, query.limit)[0]
 
-    async def count(self, collection: str) -> int:
-        """Return the number of points."""
-        return len(self._read(collection).points)
+    async def count(self, collection: str, buckets: tuple[int, int] | None = None) -> int:
+        """Return the number of points, or of those within a range of buckets."""
+        points = self._read(collection).points.values()
+        if buckets is None:
+            return len(points)
+        return sum(buckets[0] <= point.payload.get(BUCKET, -1) < buckets[1] for point in points)
 
     async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
         """Return how many points carry each digest within a range of buckets."""

@@ -264,9 +264,10 @@ class QdrantIndex(VectorIndex):
             return await self.store.hybrid(collection, replace(query, vector=vector), where, size)
         return await self.store.query(collection, vector, where, size)
 
-    async def count(self, collection: str) -> int:
-        """Return the exact number of points."""
-        return await self._read("count points", collection, lambda: self.store.count(collection))
+    async def count(self, collection: str, buckets: tuple[int, int] | None = None) -> int:
+        """Return the exact number of points, or of those within a range of buckets."""
+        where = models.Filter(must=[_within(*buckets)]) if buckets is not None else None
+        return await self._read("count points", collection, lambda: self.store.count(collection, where))
 
     async def digests(self, collection: str, first: int, end: int, limit: int) -> dict[int, int]:
         """Return how many points carry each digest within a range of buckets, at most `limit` digests."""

@@ -158,9 +158,16 @@ class LocalStore:
 
         return await self.run(work)
 
-    async def count(self, name: str) -> int:
-        """Return the exact number of points."""
-        return await self.run(lambda client: client.count(name, exact=True).count)
+    async def count(self, name: str, where: models.Filter | None = None) -> int:
+        """Return the exact number of points: all of them, or those within a range of buckets from what is known."""
+
+        def work(client: QdrantClient) -> int:
+            buckets = _bucket_range(where) if where is not None and _only_buckets(where) else None
+            if buckets is not None:
+                return sum(self._maps[self._concrete(client, name)].digests(*buckets).values())
+            return client.count(name, count_filter=where, exact=True).count
+
+        return await self.run(work)
 
     async def facet(self, name: str, field_name: str, where: models.Filter, limit: int) -> dict[int, int]:
         """Return how many points have each value of an integer field: digests within a range of buckets from what is known."""
@@ -340,6 +347,14 @@ def _bucket_range(where: models.Filter) -> tuple[float, float] | None:
             first, end = each.range.gte, each.range.lt
             return (0.0 if first is None else first), (float("inf") if end is None else end)
     return None
+
+
+def _only_buckets(where: models.Filter) -> bool:
+    """Return whether a filter says nothing but a range of buckets."""
+    only = where.must[0] if isinstance(where.must, list) and len(where.must) == 1 else None
+    if not isinstance(only, models.FieldCondition):
+        return False
+    return where == models.Filter(must=[models.FieldCondition(key=BUCKET, range=only.range)])
 
 
 def _digests_asked(where: models.Filter) -> frozenset[int]:

@@ -95,9 +95,9 @@ class RemoteStore:
         page = await self._rest.post(name, "points/scroll", asked)
         return [record(told) for told in page["points"]], page["next_page_offset"]
 
-    async def count(self, name: str) -> int:
-        """Return the exact number of points."""
-        return (await self._client.count(name, exact=True)).count
+    async def count(self, name: str, where: models.Filter | None = None) -> int:
+        """Return the exact number of points that a filter lets through, or of all."""
+        return (await self._client.count(name, count_filter=where, exact=True)).count
 
     async def facet(self, name: str, field_name: str, where: models.Filter, limit: int) -> dict[int, int]:
         """Return how many points have each value. Not exact: a point that an optimiser moves may count twice, and it is fast."""

@@ -70,8 +70,8 @@ class Store(Protocol):
         """Return a page of points by id with their payloads, and where the next begins (None: no more)."""
         ...
 
-    async def count(self, name: str) -> int:
-        """Return the exact number of points."""
+    async def count(self, name: str, where: models.Filter | None = None) -> int:
+        """Return the exact number of points that a filter lets through, or of all."""
         ...
 
     async def facet(self, name: str, field_name: str, where: models.Filter, limit: int) -> dict[int, int]:

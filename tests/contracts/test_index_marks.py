@@ -43,6 +43,16 @@ async def test_digests_are_counted_within_a_range_of_buckets(place: Place) -> No
     assert len(await place.index.digests(place.name, 0, 1 << 40, 2)) == 2
 
 
+async def test_points_are_counted_within_a_range_of_buckets(place: Place) -> None:  # noqa: F811
+    await write(place, "a", "b", partition=0)
+    await write(place, "c", document="d2", partition=3)
+    first = bucket_of(3, "acme", "d2")
+    assert await place.index.count(place.name) == await place.index.count(place.name, (0, 4 * BUCKETS)) == 3
+    assert await place.index.count(place.name, (0, BUCKETS)) == 2
+    assert await place.index.count(place.name, (first, first + 1)) == 1
+    assert await place.index.count(place.name, (first + 1, 4 * BUCKETS)) == 0
+
+
 async def test_every_write_of_a_payload_moves_its_digest_and_a_stamp_does_not(place: Place) -> None:  # noqa: F811
     await write(place, "a", "b")
     changed = {"a": payload("a", 2, order=7, payload_hash="new")}

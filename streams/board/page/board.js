@@ -250,6 +250,9 @@ function batch(each) {
     each.points === null ? null : el("span", { class: "quiet" }, say("batches.points", { points: number(each.points) })));
   const counted = Object.fromEntries(Object.entries(each.tally).map(([name, value]) => [name, number(value)]));
   const lines = [head, el("p", { class: "quiet" }, say("batches.done", counted))];
+  if (each.audit) {
+    lines.push(el("p", { class: "quiet" }, ticking(each.audit.since, "batches.audit"), each.audit.left ? ` · ${say("batches.audit.left", { left: number(each.audit.left) })}` : ""));
+  }
   const builds = each.state === "building" || each.state === "ready";
   if (builds && each.whole !== null) {
     const text = say("batches.build", { passed: number(each.passed), whole: number(each.whole) });

@@ -67,8 +67,8 @@ class LeanIndex:
     async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
         return self._points(document_key(tenant_id, document_id))
 
-    async def count(self, collection: str) -> int:
-        return len(self._rows)
+    async def count(self, collection: str, buckets: tuple[int, int] | None = None) -> int:
+        return len(self._rows if buckets is None else self._within(*buckets))
 
 
 @pytest.mark.slow

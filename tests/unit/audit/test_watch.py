@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chunking.manifest import Manifest
 from schemas.record import split_document_key
 from streams import metrics
-from streams.audit.watch import Watch
+from streams.audit.expected import BLOCKS, Expected, OnRow
+from streams.audit.watch import COUNT_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, Watch
 from streams.errors import Unavailable
 from streams.index.memory import MemoryIndex
 from streams.ports import IndexPlan
@@ -25,6 +28,7 @@ class Owned:
     mine: tuple[int, ...] = tuple(range(PARTITIONS))
     flying: frozenset[bytes] | None = frozenset()
     asked: int = 0
+    on_row: OnRow | None = None
 
     def partitions(self) -> tuple[int, ...]:
         return self.mine
@@ -34,6 +38,12 @@ class Owned:
 
     def manifest(self, partition: int, key: bytes) -> Manifest | None:
         return self.site.manifest(key)
+
+    def generation(self) -> int:
+        return hash(self.mine)
+
+    def follow(self, on_row: OnRow) -> None:
+        self.on_row = on_row
 
     async def in_flight(self, partition: int, limit: int) -> frozenset[bytes] | None:
         self.asked += 1
@@ -62,14 +72,17 @@ class Watched:
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = Watch(
+        self.watch = self.at_rate(100)
+
+    def at_rate(self, points_per_second: float, every_seconds: float = 60) -> Watch:
+        return Watch(
             "watched",
             COLLECTION,
             self.site.index,
             self.owned,
             PARTITIONS,
-            points_per_second=100,
-            every_seconds=60,
+            points_per_second=points_per_second,
+            every_seconds=every_seconds,
             quiet=self.clock.quiet,
             sleep=self.clock.sleep,
             now=lambda: self.clock.time,
@@ -201,3 +214,147 @@ async def test_an_index_that_is_away_ends_a_round_and_not_the_watch(watched: Wat
         await watched.watch.run()
     assert seen == [1000.0], "no round has ended while the index was away"
     assert stamp() is None, "who watches no more shows no age"
+
+
+# A batch that is too large for its rate: counts of whole partitions
+
+
+class Counting(MemoryIndex):
+    """An index that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = 0
+
+    async def count(self, collection: str, buckets: tuple[int, int] | None = None) -> int:
+        self.counts += 1
+        return await super().count(collection, buckets)
+
+
+@dataclass
+class Large:
+    """40 documents of 5 chunks at one point a second: a round takes over three minutes, a group some 50 s."""
+
+    watched: Watched
+    index: Counting
+    began: float = 0.0
+    seen_after: float | None = None
+
+    async def until_drift(self, fault_at: float, kind: str, least: int = 1) -> None:
+        """Run a round; `seen_after` is the time from a fault to its showing."""
+        watch, sleep = self.watched.watch, self.watched.clock.sleep
+        self.began = self.watched.clock.time
+
+        async def looking(seconds: float) -> None:
+            for _ in range(max(1, int(seconds * 10))):
+                await sleep(seconds / max(1, int(seconds * 10)))
+                if self.seen_after is None and self.watched.drift().get(kind, 0) >= least:
+                    self.seen_after = self.watched.clock.time - fault_at
+
+        watch.sleep = looking
+        assert await watch.round()
+
+
+@pytest.fixture
+async def large() -> Large:
+    site = await Site(Counting()).begin()
+    for number in range(40):
+        await site.put(f"d{number}", chunks=5)
+    watched = Watched(site, Owned(site), Clock())
+    watched.watch = watched.at_rate(1, every_seconds=20)
+    assert isinstance(site.index, Counting)
+    return Large(watched, site.index)
+
+
+async def test_what_is_missing_or_left_over_shows_long_before_the_round_comes_by(large: Large) -> None:
+    watched = large.watched
+    last = [key for key in watched.site.manifests if watched.site.partition(key) == PARTITIONS - 1]
+    await watched.site.remove(last[0], 1, 2)
+    await watched.site.write(b"acme/ghost", range(3))
+    ghost_at = watched.site.partition(b"acme/ghost")
+    await large.until_drift(watched.clock.time, "missing_point", 2)
+    assert watched.drift() == {"missing_point": 2, "left_over_point": 3}, ghost_at
+    assert large.seen_after is not None
+    longest_group = 15 * 5  # points of one partition, a second each: what stands between two looks here
+    assert large.seen_after <= COUNT_AGAIN_SECONDS + LOOK_AGAIN_SECONDS + 2 * longest_group
+    assert large.seen_after < 200 - longest_group, "the round itself takes 200 s, and that partition is its last"
+
+
+async def test_points_written_otherwise_change_no_count_and_wait_for_the_round(large: Large) -> None:
+    watched = large.watched
+    key = next(key for key in watched.site.manifests if watched.site.partition(key) == PARTITIONS - 1)
+    await watched.site.write(key, [1], payload_hash="0" * 32)
+    await large.until_drift(watched.clock.time, "wrong_payload")
+    await watched.watch.look_again()
+    assert watched.drift() == {"wrong_payload": 1}
+
+
+async def test_a_sound_partition_costs_one_count_a_look_and_what_was_explained_none_more(large: Large) -> None:
+    watched, index = large.watched, large.index
+    await watched.watch._quick_look()
+    assert index.counts == PARTITIONS
+    key = b"acme/d3"
+    tenant, document = split_document_key(key)
+    (point, *_) = await index.document_points(COLLECTION, tenant, document)
+    elsewhere = (watched.site.partition(key) + 1) % PARTITIONS  # a mark in the wrong place: the counts differ for ever
+    payloads = ((point.chunk_id, point.payload),)
+    await index.apply(COLLECTION, IndexPlan(tenant, document, 1, payloads=payloads, partition=elsewhere))
+    await watched.watch._quick_look()
+    assert watched.drift() == {}
+    before = index.counts
+    await watched.watch._quick_look()
+    assert index.counts - before == PARTITIONS
+
+
+async def test_a_manifest_that_is_written_is_expected_at_once(large: Large) -> None:
+    watched = large.watched
+    await watched.watch._quick_look()
+    key = b"acme/d3"
+    before = watched.site.manifests[key]
+    watched.site.plan(key, 7, revision=2)
+    assert watched.owned.on_row is not None
+    watched.owned.on_row(watched.site.partition(key), key, before, watched.site.manifests[key])
+    await watched.site.write(key, [5, 6], revision=2)
+    large.index.counts = 0
+    await watched.watch._quick_look()
+    assert large.index.counts == PARTITIONS, "nothing differs"
+    watched.owned.mine = (0, 1)
+    watched.owned.mine = tuple(range(PARTITIONS))
+    await watched.watch._quick_look()
+    assert watched.drift() == {}
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 4), max_size=8),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 8)), max_size=12),
+)
+def test_counts_of_rows_are_those_of_the_last_writes_whenever_they_came(
+    begun: dict[int, int], writes: list[tuple[int, int, int]]
+) -> None:
+    """`writes`: document, chunks, and before which step of loading."""
+    site = Site()
+    stored: dict[bytes, bytes] = {}
+
+    def row(number: int, chunks: int) -> tuple[bytes, bytes]:
+        key = b"acme/d%d" % number
+        site.plan(key, chunks)
+        return key, site.manifests[key]
+
+    for number, chunks in begun.items():
+        key, value = row(number, chunks)
+        stored[key] = value
+    expected = Expected(0)
+    steps = expected.load(list(stored.items()))
+    for step in range(10):
+        for number, chunks, when in writes:
+            if when == step:
+                key, value = row(number, chunks)
+                expected.change(key, stored.get(key), value)
+                stored[key] = value
+        next(steps, None)
+    recounted = Expected(0)
+    for _ in recounted.load(stored.items()):
+        pass
+    assert expected.loaded
+    assert expected.counts == recounted.counts
+    assert sum(expected.counts) == expected.within(0, BLOCKS) == expected.total

@@ -14,6 +14,7 @@ from streams.board.glance import Glance, Look, book_of
 from streams.board.state import BoardState
 from streams.board.troubles import KINDS, STAND_SECONDS, Trouble, troubles
 from streams.board.words import in_words
+from streams.board.workers import read_worker
 from streams.cli.status import _tell_troubles
 from streams.controls.standing import Standing
 from streams.controls.state import Controls
@@ -133,3 +134,14 @@ def test_every_red_state_is_told_in_words_with_its_action(capsys: pytest.Capture
     told = capsys.readouterr().out
     assert "red: Open dead letters: 1. Newest: unreadable" in told
     assert "docdelta dead-letters list" in told
+
+
+def test_how_far_the_audit_is_is_told_of_the_worker_that_is_furthest_behind() -> None:
+    assert glance().audits(NOW) == []
+    parts = [
+        read_worker(f"w{n}", f'docdelta_audit_round_timestamp_seconds{{batch="v1"}} {NOW - 30 * n}\n'
+                    f'docdelta_audit_remaining_seconds{{batch="v1"}} {90 - 40 * n}\n', NOW)
+        for n in (1, 2)
+    ]  # fmt: skip
+    (told,) = glance(after=tuple(parts), members=2).audits(NOW)
+    assert told == "audit of v1: in full 60 s ago; the round under way takes 50 s more"
