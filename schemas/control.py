@@ -34,7 +34,7 @@ class Figures(Frozen):
 
 class Decision(Frozen):
     """What a person decided of a tenant's held events. It covers what stood in [documents] before `ends` or waited in [bulk] before
-    `bulk_ends`, and nothing after it."""
+    `bulk_ends`, and nothing after it; nor anything in a topic of the same name that was made anew since."""
 
     id: str = Field(min_length=1, max_length=64)
     verdict: Verdict
@@ -43,6 +43,10 @@ class Decision(Frozen):
     ends: dict[int, int]
     """End offsets of [documents] by partition when it was decided."""
     bulk_ends: dict[int, int] = Field(default_factory=dict)
+    """The same of [bulk]."""
+    topic_id: str = ""
+    """Id of the topic [documents] that `ends` are offsets of; empty: the broker did not tell."""
+    bulk_topic_id: str = ""
     """The same of [bulk]."""
     at: AwareDatetime
     by: str = ""

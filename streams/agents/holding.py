@@ -58,6 +58,10 @@ class View(Protocol):
         """Return when all is known that was said before this release was first seen here. Raises Stopping."""
         ...
 
+    async def know_topics(self) -> None:
+        """Return when `now` knows which topics [documents] and [bulk] are now, as far as the broker tells. Raises Stopping."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -171,6 +175,10 @@ class Holding:
         if event.change.reindex and self._is_decided_against(event):
             return Drop("a person decided against it before (docdelta breaker reject); the document stays as it is")
         answer = breaker.look(self.limits, now, tenant, event.standing.place, event.effect, event.standing.waited)
+        if isinstance(answer, breaker.Dropped) or (isinstance(answer, breaker.Passes) and answer.covered):
+            # Covered by offsets; these say nothing of a topic that was deleted and made again since it was decided.
+            await self.controls.know_topics()
+            answer = breaker.look(self.limits, now, tenant, event.standing.place, event.effect, event.standing.waited)
         if isinstance(answer, breaker.Passes):
             return Pass(covered=answer.covered)
         if isinstance(answer, breaker.Dropped):

@@ -65,16 +65,27 @@ def plan_ruling(
     by: str,
     reason: str,
     bulk_ends: Callable[[], dict[int, int]] = dict,
+    topic_ids: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> Ruling:
-    """Return what approve or reject would do. `ends`: end offsets of [documents], `bulk_ends`: of [bulk]. NotPrepared when there is
-    nothing to decide."""
+    """Return what approve or reject would do. `ends`: end offsets of [documents], `bulk_ends`: of [bulk]; `topic_ids`: of both.
+    NotPrepared when there is nothing to decide."""
     opened, newest = standing.controls.open_breaker(tenant), standing.controls.newest_decision(tenant)
     held = tuple(standing.held_of(tenant, "breaker"))
     if opened is not None:
         what: Counted = "changes" if opened.holds_changes else "deletes"
+        topic, bulk = topic_ids()  # first: offsets of a topic that is made anew in between are not taken for the old one's
         waiting, there = bulk_ends(), ends()  # in this order: what is passed on meanwhile is in both
         decision = Decision(
-            id=uuid.uuid4().hex, verdict=verdict, what=what, ends=there, bulk_ends=waiting, at=now, by=by, reason=reason
+            id=uuid.uuid4().hex,
+            verdict=verdict,
+            what=what,
+            ends=there,
+            bulk_ends=waiting,
+            topic_id=topic,
+            bulk_topic_id=bulk,
+            at=now,
+            by=by,
+            reason=reason,
         )
         return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason)
     if newest is None or not held:
@@ -100,12 +111,15 @@ class Desk:
     controls_topic: str
     by: str = field(default_factory=operator)
     bulk_ends: Callable[[], dict[int, int]] = dict
+    topic_ids: Callable[[], tuple[str, str]] = lambda: ("", "")
+    """Of [documents] and [bulk]; empty where the broker does not tell."""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     def plan(self, tenant: str, verdict: Verdict, reason: str) -> Ruling:
         """Return what approve or reject would do now."""
-        return plan_ruling(self.standing(), tenant, verdict, self.ends, self.now(), self.by, reason, self.bulk_ends)
+        ends = self.ends, self.now(), self.by, reason, self.bulk_ends
+        return plan_ruling(self.standing(), tenant, verdict, *ends, self.topic_ids)
 
     def rule(self, ruling: Ruling, patience: float) -> int:
         """Carry a ruling out; return how many events are still held after `patience` seconds. Outrun when another was decided."""
@@ -187,6 +201,12 @@ def desk_of(settings: Settings, now: Callable[[], datetime]) -> Desk:
         except NotPrepared:  # made before there was such a topic: nothing waits there
             return {}
 
+    def ids() -> tuple[str, str]:
+        from streams.kafka.admin import topic_ids
+
+        found = topic_ids(settings.kafka, (topics.documents, topics.bulk))
+        return found.get(topics.documents, ""), found.get(topics.bulk, "")
+
     return Desk(
         standing=lambda: read_standing(settings),
         controls=lambda: read_controls(settings),
@@ -194,6 +214,7 @@ def desk_of(settings: Settings, now: Callable[[], datetime]) -> Desk:
         write=write,
         ends=lambda: ends_of(topics.documents),
         bulk_ends=bulk_ends,
+        topic_ids=ids,
         now=now,
         documents=topics.documents,
         controls_topic=topics.controls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 
 import structlog
@@ -11,6 +12,7 @@ from schemas.codec import UndecodableRecord
 from streams.controls.state import Controls
 from streams.daemon import in_daemon_thread
 from streams.errors import NotReachable, Stopping, Unavailable
+from streams.kafka.admin import topic_ids
 from streams.kafka.offsets import end_offsets
 from streams.kafka.read import Follower
 from streams.patience import Patience
@@ -18,6 +20,8 @@ from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 KNOWN_RELEASES = 1000
+TOPICS_SECONDS = 1.0
+"""How long an answer about topics holds: they are asked about only while events come that a decision covers."""
 
 
 @dataclass
@@ -29,6 +33,8 @@ class Following:
     _position: int = 0
     """Offset of the next record to be read."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _topics_at: float = -TOPICS_SECONDS
+    """When it was last asked which topics these are, by a clock that only goes forward."""
     _releases: dict[str, None] = field(default_factory=dict)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -79,6 +85,28 @@ class Following:
             while len(self._releases) > KNOWN_RELEASES:
                 del self._releases[next(iter(self._releases))]
 
+    async def know_topics(self, patience: Patience) -> None:
+        """Return when it is known which topics [documents] and [bulk] are, as of a second ago at most. Raises Stopping."""
+        topics, settings = self.settings.topics, self.settings.kafka
+        async with self._reading:
+            if time.monotonic() - self._topics_at < TOPICS_SECONDS:
+                return
+
+            async def ids() -> dict[str, str]:
+                names = (topics.documents, topics.bulk)
+                try:
+                    return await in_daemon_thread(lambda: topic_ids(settings, names), "reading what was decided")
+                except NotReachable as error:
+                    raise Unavailable(str(error)) from error
+
+            found = await patience.hold(ids, "reading what was decided")
+            known, self.now.topic_id = self.now.topic_id, found.get(topics.documents, "")
+            self.now.bulk_topic_id = found.get(topics.bulk, "")
+            self._topics_at = time.monotonic()
+            if known and known != self.now.topic_id:
+                words = "a topic was made anew: what was decided of the one before covers nothing of it"
+                log.warning(words, topic=topics.documents)
+
     async def turn(self, stage: str, leaving: asyncio.Event) -> None:
         """Return when a stage (``parser``, ``batch:<id>``) is not paused. Raises Stopping when partitions are given up first."""
         while self.now.pause_of_stage(stage) is not None:
@@ -100,6 +128,10 @@ class AppView:
     async def know(self, release: str) -> None:
         """As of Following."""
         await self.following.know(release, self.patience)
+
+    async def know_topics(self) -> None:
+        """As of Following."""
+        await self.following.know_topics(self.patience)
 
 
 async def _either(changed: asyncio.Event, leaving: asyncio.Event, what: str) -> None:

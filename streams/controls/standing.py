@@ -16,6 +16,8 @@ from streams.ports import InRecord
 from streams.settings import Settings
 
 EXAMPLES = 3
+PLACES = {"ends", "bulk_ends", "topic_id", "bulk_topic_id"}
+"""Of a decision, what only workers read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class TenantHeld:
             "counted": self.figures.counted if self.figures else None,
             "documents": self.figures.documents if self.figures else None,
             "share": round(self.figures.share, 4) if self.figures else None,
-            "decision": self.decision.model_dump(mode="json", exclude={"ends"}) if self.decision else None,
+            "decision": self.decision.model_dump(mode="json", exclude=PLACES) if self.decision else None,
             "held": len(self.held),
             "examples": [held.document_id for held in self.held[:EXAMPLES]],
         }

@@ -52,6 +52,10 @@ class Controls:
     """Tenant to what was decided, newest last."""
     refusals: dict[bytes, Control] = field(default_factory=dict)
     """Builds that a worker can't host, by Kafka key; see `refusals_of`."""
+    topic_id: str = ""
+    """Id of the topic [documents] as it is now; empty: not known. Set by whoever asks the broker, not by `apply`."""
+    bulk_topic_id: str = ""
+    """The same of [bulk]."""
     _tripped: dict[str, dict[int, Control]] = field(default_factory=dict)
 
     def apply(self, record: InRecord) -> None:
@@ -132,8 +136,9 @@ class Controls:
         changes may.
         """
         for decision in self.decided.get(tenant, ()):
-            there = offset < decision.ends.get(partition, 0)
-            there |= waited is not None and waited[1] < decision.bulk_ends.get(waited[0], 0)
+            there = _may_be_one(decision.topic_id, self.topic_id) and offset < decision.ends.get(partition, 0)
+            if waited is not None and _may_be_one(decision.bulk_topic_id, self.bulk_topic_id):
+                there |= waited[1] < decision.bulk_ends.get(waited[0], 0)
             if there and concerns(decision.what, effect):
                 return decision
         return None
@@ -145,6 +150,11 @@ class Controls:
             before = before[:-1]  # the newer one covers all that it did
         kept = (*before, decision)[-KEPT_DECISIONS:]
         return Control(kind="decided", at=decision.at, tenant_id=tenant, by=by, decisions=kept)
+
+
+def _may_be_one(one: str, other: str) -> bool:
+    """Return whether two ids may be of one topic: offsets say nothing of a topic that was deleted and made again."""
+    return not one or not other or one == other
 
 
 def concerns(what: Counted, effect: Effect) -> bool:

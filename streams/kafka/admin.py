@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from streams.errors import NotPrepared, NotReachable
@@ -106,6 +106,26 @@ def describe_topics(admin: KafkaAdmin, names: Iterable[str]) -> dict[str, TopicS
         return {resource.name: _state(resource.name, partitions[resource.name], answer) for resource, answer in answers.items()}
 
     return patiently(admin, ask)
+
+
+def topic_ids(settings: KafkaSettings, names: Iterable[str]) -> dict[str, str]:
+    """Return the id of each topic: another one when it was deleted and made again. NotReachable when the broker gives no answer.
+
+    Left out is what does not exist, may not be seen by this user, or has none (brokers before 2.8).
+    """
+    admin = make_admin(settings)
+    found = {}
+    for name, answer in admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_SECONDS).items():
+        try:
+            number = str(answer.result().topic_id)
+        except KafkaException as error:
+            fault = in_words(error.args[0], admin, name)
+            if isinstance(fault, NotReachable):
+                raise fault from error
+            continue
+        if number.strip("A="):
+            found[name] = number
+    return found
 
 
 def apply_topics(settings: KafkaSettings, wanted: Iterable[Topic]) -> TopicPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.codec import encode
-from schemas.control import Control
+from schemas.control import Control, Verdict
 from schemas.record import document_key
 from streams.errors import InvariantBroken, NotPrepared
 from streams.repair.letters import LetterBook
@@ -90,6 +90,32 @@ async def test_upserts_and_other_tenants_go_on_while_a_breaker_is_open() -> None
     assert held(pipeline) == set(NAMES[3:7])
     last = [receipt for receipt in pipeline.receipts() if receipt.event_id == "d7@2"][-1]
     assert (last.outcome, last.batch) == ("stale", "")
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+async def test_a_decision_covers_nothing_of_a_topic_that_was_made_anew(verdict: Verdict) -> None:
+    """The new topic's offsets begin at nothing, below the ends that were decided on."""
+    pipeline = await a_site()
+    pipeline.view.topic_id = "old"
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+    assert desk.rule(desk.plan("A", verdict, ""), 0) == 5
+    pipeline.view.look()
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    (decision,) = desk.controls().decided["A"]
+    far = decision.model_copy(update={"ends": {0: 1000}})  # as of a topic that was long
+    pipeline.view.now.decided["A"] = (far,)
+    for name in NAMES:
+        pipeline.send(name, 5, sections(name))
+    await pipeline.drain()
+    assert await there(pipeline) == NAMES
+    pipeline.view.topic_id = "new"
+    delete_all(pipeline, 6)
+    await pipeline.drain()
+    assert await there(pipeline) == NAMES[3:], "counted and held, as if nothing had been decided"
+    assert held(pipeline) == set(NAMES[3:])
 
 
 async def test_approved_they_go_and_what_comes_later_is_counted_anew() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -49,6 +50,25 @@ def test_a_topic_that_differs_is_refused_and_nothing_is_created(any_broker, topi
     with pytest.raises(NotPrepared, match=f"{topic.name}: partitions is 4, must be 6"):
         topics.apply_topics(any_broker, [other, Topic(topic.name, 6, topic.config)])
     assert other.name not in cluster_topics(make_admin(any_broker))
+
+
+def test_a_topic_that_is_made_again_has_another_id(any_broker, topic):
+    ids = topics.topic_ids(any_broker, [topic.name, "nobody-made-this"])
+    assert ids.keys() == {topic.name}
+    assert topics.topic_ids(any_broker, [topic.name]) == ids
+    admin = make_admin(any_broker)
+    admin.delete_topics([topic.name])[topic.name].result()
+    deadline = time.monotonic() + PATIENCE
+    while topic.name in cluster_topics(admin):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    topics.apply_topics(any_broker, [topic])
+    assert topics.topic_ids(any_broker, [topic.name])[topic.name] != ids[topic.name]
+
+
+def test_an_id_that_can_not_be_asked_for_is_an_outage():
+    with pytest.raises(NotReachable):
+        topics.topic_ids(KafkaSettings(bootstrap_servers="127.0.0.1:1"), ["any"])
 
 
 def test_two_that_create_at_once_both_succeed(any_broker, fresh):

@@ -29,6 +29,7 @@ def desk_over(pipeline: Pipeline) -> Desk:
         write=write,
         ends=lambda: {0: len(topics[names.documents])},
         bulk_ends=lambda: {0: len(topics[names.bulk])},
+        topic_ids=lambda: (pipeline.view.topic_id, ""),
         now=SteppingClock(),
         documents=names.documents,
         controls_topic=names.controls,

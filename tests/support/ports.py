@@ -64,8 +64,14 @@ class MemoryView:
             self.now.apply(record)
         self.position = len(self.log.topics[self.topic])
 
+    topic_id: str = ""
+    """What the broker would say of [documents], asked for when it matters."""
+
     async def know(self, release: str) -> None:
         self.look()
+
+    async def know_topics(self) -> None:
+        self.now.topic_id = self.topic_id
 
 
 @dataclass

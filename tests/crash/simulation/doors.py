@@ -57,6 +57,9 @@ class SimulatedView:
     async def know(self, release: str) -> None:
         self.hear()
 
+    async def know_topics(self) -> None:
+        """Topics are never made anew here."""
+
 
 class DoorLog(Log):
     """A log that takes tombstones."""
