@@ -14,12 +14,14 @@ help:  ## what there is
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv found. Install one, or name it: make PYTHON=/path/to/python3.12"; exit 2; }
-	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version): a virtual environment, and docdelta with what it needs from PyPI."
+	@echo "The first time this takes a few minutes, nearly all of it downloads; later runs begin at once."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/installed-tests: $(VENV)/installed
+	@echo "Adding what the tests need from PyPI; the first time that may take a minute or two."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 

@@ -1,5 +1,5 @@
 """`python -m streams.cli` is `docdelta`."""
 
-from streams.cli.main import run
+from streams.cli.start import run
 
 run()

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from schemas.receipt import Receipt
 from streams.cli.output import stdout
+from streams.repair.newest import SENT_AGAIN
 from streams.words import counted
 
 DOCUMENT_WIDTH = 36
@@ -61,9 +62,10 @@ class ChangeTable:
 def seconds_to_searchable(receipt: Receipt) -> float | None:
     """Return seconds from the event to the moment its effect can be found, or None where a time is missing.
 
-    Counted from `occurred_at`; where the sender gave none, from when the parser received it.
+    Counted from `occurred_at`; where the sender gave none, or the event was sent again by us, from when it reached [documents].
     """
-    began: datetime | None = receipt.occurred_at or receipt.received_at
+    again = SENT_AGAIN.search(receipt.event_id) is not None
+    began: datetime | None = receipt.received_at if again else receipt.occurred_at or receipt.received_at
     if began is None or receipt.settled_at is None:
         return None
     return max(0.0, (receipt.settled_at - began).total_seconds())

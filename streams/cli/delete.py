@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -13,6 +16,12 @@ from streams import telemetry
 from streams.cli import options
 from streams.cli.exits import FAILED, OK
 from streams.cli.sending import checked, revision_now, send_all, tenant_of
+from streams.errors import DocdeltaError
+from streams.settings import Settings
+
+LOOKED_UP = 20
+"""So many documents are looked up in the index before they are deleted; of more, nothing is said."""
+LOOK_SECONDS = 3.0
 
 
 def delete(
@@ -27,6 +36,7 @@ def delete(
     """Remove documents from the index; returns when the broker has confirmed the events.
 
     A delete is a revision like any other: events of an older revision that arrive later don't bring the document back.
+    Whether there was anything to remove is said where the index can be asked.
 
     Example:  docdelta delete policy-refund --tenant acme
     """
@@ -51,4 +61,30 @@ def delete(
 
     settings = invocation.settings()
     telemetry.begin(settings.otel.endpoint, "docdelta-cli")
-    return FAILED if send_all(changes, KafkaSender(settings.kafka), json) else OK
+    sender = KafkaSender(settings.kafka)
+    there = {} if json else asyncio.run(_searchable(settings, owner, [change.document_id for change in changes]))
+    known: dict[bool | None, str] = {True: "; it was searchable", False: "; nothing of it was searchable"}
+
+    def said(change: DocumentChange) -> str:
+        return known.get(there.get(change.document_id), "")
+
+    return FAILED if send_all(changes, sender, json, said) else OK
+
+
+async def _searchable(settings: Settings, tenant: str, documents: Sequence[str]) -> dict[str, bool]:
+    """Return which documents have chunks in the index now; left out are those that it could not be asked about in time.
+
+    The delete goes out all the same.
+    """
+    if not settings.qdrant.url or len(documents) > LOOKED_UP:
+        return {}
+    from streams.cli.reading_index import reading_index
+    from streams.reading.why import read_points
+
+    found: dict[str, bool] = {}
+    with contextlib.suppress(DocdeltaError, TimeoutError):
+        async with asyncio.timeout(LOOK_SECONDS), reading_index(settings) as index:
+            for document in documents:
+                points = await read_points(index, settings.qdrant.alias, tenant, document)
+                found[document] = bool(points and points.chunks)
+    return found

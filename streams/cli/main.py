@@ -15,6 +15,7 @@ import typer
 from streams.cli.exits import FAILED, INTERRUPTED, OK, epilog, exit_code_of
 from streams.cli.options import Invocation
 from streams.cli.output import note
+from streams.kafka.waiting import told_by
 
 HELP = """Keep a Qdrant index in step with changing documents: only the chunks that changed are embedded.
 
@@ -113,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command = typer.main.get_command(build(words))
-        result = command.main(args=words, prog_name="docdelta", standalone_mode=False)
+        with told_by(note):
+            result = command.main(args=words, prog_name="docdelta", standalone_mode=False)
         sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
     except typer.TyperException as error:
         note(f"docdelta: {error.format_message()} (see docdelta {_asked_command(error)}--help)")

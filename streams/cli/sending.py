@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -58,16 +58,18 @@ def event_json(change: DocumentChange) -> dict[str, object]:
     }
 
 
-def tell(change: DocumentChange, json: bool) -> None:
-    """Print one confirmed event."""
+def tell(change: DocumentChange, json: bool, known: str = "") -> None:
+    """Print one confirmed event. `known`: what else can be said of its document, behind the line."""
     if json:
         print_json_line(event_json(change))
     else:
-        verb = "deleted" if change.op == "delete" else "sent"
-        say(f"{verb} {change.tenant_id}/{change.document_id} revision {change.revision}")
+        what = "sent the delete of" if change.op == "delete" else "sent"
+        say(f"{what} {change.tenant_id}/{change.document_id} revision {change.revision}{known}")
 
 
-def send_all(changes: Sequence[DocumentChange], sender: ChangeSender, json: bool) -> int:
+def send_all(
+    changes: Sequence[DocumentChange], sender: ChangeSender, json: bool, known: Callable[[DocumentChange], str] = lambda change: ""
+) -> int:
     """Send changes, print each as it is confirmed, and return how many were not taken (each named on stderr)."""
     failed = 0
     with progress_bar("sending", len(changes)) as bar:
@@ -76,7 +78,7 @@ def send_all(changes: Sequence[DocumentChange], sender: ChangeSender, json: bool
             nonlocal failed
             bar.advance()
             if error is None:
-                tell(change, json)
+                tell(change, json, known(change))
             else:
                 failed += 1
                 note(f"not sent: {change.tenant_id}/{change.document_id}: {error}")

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import DocdeltaError, NotAuthorised, NotPrepared, NotReachable, PoisonRecord, Unavailable
 from streams.kafka.tansu_ways import producer_overrides
+from streams.kafka.waiting import TOLD_SECONDS, waiting_for
 from streams.settings import KafkaSettings
 from streams.topics import MAX_RECORD_BYTES, MEBIBYTE
 
@@ -193,7 +194,8 @@ def cluster_topics(client: KafkaAdmin | KafkaProducer, patience: float = CONNECT
 
     Reads the whole list, never one name: brokers that create topics on request would create it.
     """
-    deadline = time.monotonic() + patience
+    began, told = time.monotonic(), False
+    deadline = began + patience
     while True:
         try:
             listed = client.list_topics(timeout=min(1.0, patience))
@@ -201,6 +203,9 @@ def cluster_topics(client: KafkaAdmin | KafkaProducer, patience: float = CONNECT
             client.poll(0)  # lets it deliver what its threads reported
             if client.reports.refusal() is not None or time.monotonic() >= deadline:
                 raise in_words(error.args[0], client) from error
+            if not told and time.monotonic() - began >= TOLD_SECONDS:
+                told = True
+                waiting_for(client.settings.bootstrap_servers)
         else:
             return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
 

@@ -284,6 +284,10 @@ def standing_in_the_way(controls: Controls, tenant: str, batches: Iterable[Batch
     return tuple(lines)
 
 
+HOPELESS = ("not a text:", "no charset fits", "document is nested too deeply", "content.base64 is not base64")
+"""How reasons begin that are in the bytes of an event and in nothing else: the same event never fares better."""
+
+
 def what_would_fix(
     why: Why,
     letters: Sequence[Letter],
@@ -302,6 +306,10 @@ def what_would_fix(
         return Fix("its delete is held until somebody decides", f"docdelta breaker approve {why.tenant_id}")
     if opened:
         letter = opened[-1]
+        if letter.entry.reason.startswith(HOPELESS):
+            drop = f"or let it be: docdelta dead-letters drop {letter.id}"
+            words = f"a replay of letter {letter.id} can't help, it is the bytes: send the page again, mended ({drop})"
+            return Fix(words, f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")
         return Fix(f"mend what letter {letter.id} names ({letter.entry.error})", f"docdelta dead-letters replay {letter.id}")
     if why.state == "unknown":
         return Fix("send it", f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")

@@ -103,3 +103,10 @@ def test_totals_count_what_each_document_has_now() -> None:
     table.add(receipt("a", "unchanged", kept=5))
     table.add(receipt("b", removed=2, deleted=True))
     assert table.totals() == "5 chunks in 1 document, 8 embedded by 5 events"
+
+
+@pytest.mark.parametrize("event_id", ["e1#3-17#replay", "e1#reindex-0a1b2c"])
+def test_an_event_that_was_sent_again_is_timed_from_when_it_was(event_id: str) -> None:
+    old = receipt(milliseconds=5_000).model_copy(update={"received_at": BEGAN + timedelta(milliseconds=4_900)})
+    assert seconds_to_searchable(old) == 5.0
+    assert seconds_to_searchable(old.model_copy(update={"event_id": event_id})) == pytest.approx(0.1)

@@ -11,14 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.cli.exits import EXIT_CODES, exit_code_of
 from streams.cli.main import COMMANDS
 from streams.connectors.directory import DirectoryConnector
 from streams.embedded.dev_file import dev_file_for, write_dev_file
 from streams.errors import InvariantBroken, NotAuthorised, NotPrepared, NotReachable, PoisonRecord, Unavailable, UsageError
-from streams.kafka.client import CONNECT_SECONDS, in_words
+from streams.kafka import client
+from streams.kafka.client import CONNECT_SECONDS, Reports, in_words
+from streams.kafka.waiting import told_by
 from streams.settings import KafkaSettings, Settings
 from tests.unit.cli.conftest import Run
 
@@ -48,6 +50,56 @@ def test_the_release_is_told(run: Run) -> None:
     told = run("--version")
     assert (told.code, told.err) == (0, "")
     assert told.out == f"docdelta {metadata.version('docdelta')}\n"
+
+
+INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "streams.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["docdelta", "--version"]
+from streams.cli.start import run
+run()
+"""
+
+
+def test_ctrl_c_before_anything_is_imported_is_one_word() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED_WHILE_IMPORTING], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+def test_the_command_starts_where_ctrl_c_is_looked_after() -> None:
+    (script,) = metadata.entry_points(group="console_scripts", name="docdelta")
+    assert script.value == "streams.cli.start:run"
+
+
+class AwayAtFirst:
+    """A client of a broker that answers at the third time."""
+
+    settings = KafkaSettings(bootstrap_servers=NOWHERE)
+    reports = Reports()
+    asked = 0
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def list_topics(self, timeout: float) -> Any:
+        self.asked += 1
+        if self.asked < 3:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions={0: None})})
+
+
+def test_who_waits_for_a_broker_is_told_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TOLD_SECONDS", 0.0)
+    told: list[str] = []
+    with told_by(told.append):
+        assert client.cluster_topics(AwayAtFirst(), patience=600) == {"t": 1}  # type: ignore[arg-type]
+    assert told == [f"waiting for the broker at {NOWHERE} ..."]
+    client.cluster_topics(AwayAtFirst(), patience=600)  # type: ignore[arg-type]
+    assert len(told) == 1, "a worker has a log of its own"
 
 
 def test_ctrl_c_is_one_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +207,9 @@ def test_a_broker_that_can_not_be_reached_ends_with_3_within_ten_seconds(
     ran = run(*arguments)
     assert CONNECT_SECONDS < 10
     assert (ran.code, ran.out) == (3, "")
-    assert servers in ran.err
-    assert len(ran.err.splitlines()) == 1
+    waits, why = ran.err.splitlines()
+    assert waits == f"waiting for the broker at {servers} ..."
+    assert servers in why
 
 
 def test_where_no_broker_is_named_and_none_answers_the_ways_to_one_are_told() -> None:

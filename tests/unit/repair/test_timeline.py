@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from chunking.parsers import parse_document
+from chunking.parsers.base import UnreadableMarkup
 from schemas.codec import encode
 from schemas.control import Control
 from schemas.document_change import Content, DocumentChange
@@ -19,6 +21,7 @@ from streams.ports import InRecord
 from streams.reading.why import InIndex, Seen, Why
 from streams.repair.letters import Letter
 from streams.repair.timeline import (
+    HOPELESS,
     Holding,
     InFront,
     Timeline,
@@ -47,9 +50,9 @@ def why(*receipts: Receipt, seen: int | None = 5) -> Why:
     return Why("acme", "a b", found, receipts, InIndex("b", ()))
 
 
-def a_letter(state: str = "") -> Letter:
+def a_letter(state: str = "", reason: str = "x") -> Letter:
     entry = LetterEntry(
-        letter="3-17", topic="t", partition=0, offset=1, stage="parser", error="PoisonRecord", reason="x", failed_at=NOW
+        letter="3-17", topic="t", partition=0, offset=1, stage="parser", error="PoisonRecord", reason=reason, failed_at=NOW
     )
     return Letter(entry, LetterClosing(letter="3-17", state=state, at=NOW) if state else None)  # type: ignore[arg-type]
 
@@ -78,6 +81,13 @@ WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
         pytest.param(why(GOOD), {"holdings": [WHOLE]}, "nothing to mend", "", id="all-is-well"),
         pytest.param(why(seen=None), {}, "send it", "docdelta put FILE --tenant acme --id 'a b'", id="never-seen"),
         pytest.param(why(), {"letters": [a_letter()]}, "letter 3-17", "docdelta dead-letters replay 3-17", id="an-open-letter"),
+        pytest.param(
+            why(),
+            {"letters": [a_letter(reason="not a text: 9 of 9 characters")]},
+            "docdelta dead-letters drop 3-17",
+            "docdelta put FILE --tenant acme --id 'a b'",
+            id="bytes-that-replay-can-not-help",
+        ),
         pytest.param(why(GOOD), {"letters": [a_letter("healed")]}, "nothing to mend", "", id="a-letter-that-healed"),
         pytest.param(
             why(receipt(5, "dead_lettered")),
@@ -159,3 +169,10 @@ def test_the_timeline_tells_events_outcomes_and_letters_and_no_text() -> None:
     written = json.dumps(timeline.as_json())
     assert SECRET not in written
     assert "c1" in written
+
+
+def test_what_is_hopeless_begins_as_its_parsers_say() -> None:
+    for data in (bytes(range(256)) * 9, b"\x00\x01\x02" * 99):
+        with pytest.raises(UnreadableMarkup) as refused:
+            parse_document(data, "text/markdown")
+        assert str(refused.value).startswith(HOPELESS)
