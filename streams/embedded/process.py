@@ -26,10 +26,14 @@ _TAIL_LINES = 12
 
 
 class FolderProcess:
-    """One process on one data folder. `name` is what messages call it. Files: ``lock``, ``pid``, ``<name>.log`` (appended)."""
+    """One process on one data folder. `name` is what messages call it. Files: ``lock``, ``pid``, ``<name>.log`` (appended).
 
-    def __init__(self, name: str, data_dir: Path) -> None:
+    `orphaned_by`: the signal that ends it when its parent dies (Linux): SIGKILL where it has nothing to save and might linger.
+    """
+
+    def __init__(self, name: str, data_dir: Path, orphaned_by: signal.Signals = signal.SIGTERM) -> None:
         self.name = name
+        self._orphaned_by = orphaned_by
         self.data_dir = data_dir
         self.log_file = data_dir / f"{name}.log"
         self._pid_file = data_dir / "pid"
@@ -48,7 +52,7 @@ class FolderProcess:
         lock = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._take(lock)
-            started = _StarterThread(list(command), dict(environment or os.environ), self.log_file, lock)
+            started = _StarterThread(list(command), dict(environment or os.environ), self.log_file, lock, self._orphaned_by)
             self._child = started.result()
         except OSError as error:
             raise NotPrepared(f"{self.name} can't be started: {error}", command=command[0]) from error
@@ -86,7 +90,9 @@ class FolderProcess:
         except BlockingIOError:
             holder = self._pid_file.read_text().strip() if self._pid_file.is_file() else "unknown"
             raise NotPrepared(
-                f"another {self.name} works in {self.data_dir}; stop it or choose another folder", pid=holder
+                f"another {self.name} works in {self.data_dir}: stop the docdelta that it belongs to, "
+                f"or where that is gone, kill {holder}; or choose another folder",
+                pid=holder,
             ) from None
 
     def _end(self, by: signal.Signals, patience: float) -> None:
@@ -107,9 +113,12 @@ class FolderProcess:
 class _StarterThread(threading.Thread):
     """Starts the child and lives as long as it: the kernel's parent-death signal is tied to the thread that forked."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], log_file: Path, lock: int) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], log_file: Path, lock: int, orphaned_by: signal.Signals
+    ) -> None:
         super().__init__(name=f"starter of {Path(command[0]).name}", daemon=True)
         self._command, self._environment, self._log_file, self._lock = command, environment, log_file, lock
+        self._orphaned_by = orphaned_by
         self._settled = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._error: OSError | None = None
@@ -132,7 +141,7 @@ class _StarterThread(threading.Thread):
                     stderr=subprocess.STDOUT,
                     pass_fds=(self._lock,),
                     start_new_session=True,  # Ctrl-C is for the parent, which stops the child when its own work is done
-                    preexec_fn=_die_with(os.getpid()) if _LIBC is not None else None,
+                    preexec_fn=_die_with(os.getpid(), self._orphaned_by) if _LIBC is not None else None,
                 )
         except OSError as error:
             self._error = error
@@ -142,12 +151,12 @@ class _StarterThread(threading.Thread):
             time.sleep(0.2)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """Return what the child runs before the command: ask for SIGTERM at the parent's death, unless it is dead already."""
+def _die_with(parent: int, by: signal.Signals) -> Callable[[], None]:
+    """Return what the child runs before the command: ask for a signal at the parent's death, unless it is dead already."""
 
     def ask() -> None:
         assert _LIBC is not None
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 

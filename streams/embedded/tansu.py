@@ -5,6 +5,7 @@ What it does not do as Apache Kafka does is listed, and worked around, in `strea
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from types import TracebackType
 
@@ -25,7 +26,7 @@ class TansuBroker:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.bootstrap_servers = ""
-        self._process = FolderProcess("tansu", data_dir)
+        self._process = FolderProcess("tansu", data_dir, orphaned_by=signal.SIGKILL)  # asked, it waits for its connections to close
 
     @property
     def pid(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,11 +18,10 @@ from streams.embedded.free_ports import free_ports
 from streams.embedded.process import FolderProcess
 from streams.embedded.tansu import TansuBroker
 from streams.errors import NotPrepared, NotReachable
+from tests.support.patience import PATIENCE
 
 
 def test_free_ports_are_different_and_bindable():
-    import socket
-
     ports = free_ports(8)
     assert len(set(ports)) == 8
     held = [socket.create_server(("127.0.0.1", port)) for port in ports]
@@ -94,6 +94,40 @@ def test_a_broker_dies_with_the_process_that_started_it(tmp_path):
     _until(lambda: not _runs(pid))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux only")
+def test_an_orphaned_broker_dies_even_while_others_are_connected_to_it(tmp_path):
+    """Other commands talk to the broker of a `docdelta dev`. It must not outlive that for them, nor hold its folder."""
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom streams.embedded.tansu import TansuBroker\n"
+        "broker = TansuBroker(Path(sys.argv[1])).start()\n"
+        "print(broker.pid, broker.bootstrap_servers, flush=True)\ntime.sleep(6000)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid, address = parent.stdout.readline().split()
+    host, port = address.split(":")
+    connections = [socket.create_connection((host, int(port))) for _ in range(3)]
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    _until(lambda: not _runs(int(pid)))
+    for connection in connections:
+        connection.close()
+    with TansuBroker(tmp_path) as next_one:
+        assert next_one.pid not in (None, int(pid))
+
+
+def test_an_orphan_that_holds_the_folder_is_named_with_how_to_end_it(tmp_path):
+    """As where the kernel sends no signal: the next start finds it."""
+    orphan = FolderProcess("tansu", tmp_path)
+    orphan.start([sys.executable, "-c", "import time; time.sleep(6000)"])
+    try:
+        with pytest.raises(NotPrepared, match=rf"where that is gone, kill {orphan.pid};"):
+            TansuBroker(tmp_path).start()
+    finally:
+        orphan.kill()
+
+
 def test_a_folder_is_filled_once_and_never_seen_half_filled(tmp_path):
     calls = []
 
@@ -131,7 +165,7 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
     assert "found 8" in (apache_kafka.available() or "")
 
 
-def _until(holds, patience: float = 10.0) -> None:
+def _until(holds, patience: float = PATIENCE) -> None:
     deadline = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < deadline, "it never came true"
