@@ -14,7 +14,7 @@ from streams.agents.index_changes import IndexerAgent, Lender, no_lender
 from streams.agents.lost_state import LostState
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Clock, Outbox
-from streams.batches.pace import GROUP_DOCUMENTS, Lanes, Pace
+from streams.batches.pace import Pace
 from streams.duties import BatchDuties, Group
 from streams.embedders.sparse import open_sparse
 from streams.faustio.app import SafeApp, make_app, raw_table, raw_topic
@@ -24,7 +24,7 @@ from streams.faustio.handover import Handover
 from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
-from streams.lanes.order import live_first
+from streams.lanes.precedence import BULK_YIELDS_SECONDS, GROUP_DOCUMENTS, STARVED_SECONDS, Lanes, Precedence, came_live
 from streams.patience import Patience
 from streams.ports import Embedder, InRecord, VectorIndex
 from streams.settings import Settings
@@ -88,27 +88,42 @@ def build_batch_app(settings: Settings, parts: BatchParts, now: Clock) -> SafeAp
     )
     worker = settings.worker
 
+    precedence = Precedence(parts.lanes)
+
     async def chunk(record: InRecord) -> None:
         await parts.turn(app.leaving)
-        if not parts.is_live():
-            await parts.pace.turn(app.leaving)
-            await parts.lanes.quiet()
-        await chunker.handle(record)
+        if parts.is_live():
+            async with precedence.turn(record, app.leaving):
+                await chunker.handle(record)
+            return
+        await parts.pace.turn(app.leaving)
+        async with parts.lanes.yielding(STARVED_SECONDS):
+            await chunker.handle(record)
+
+    def goes_first(record: InRecord) -> bool:
+        return parts.is_live() and came_live(record)
 
     async def index(records: Sequence[InRecord]) -> None:
         await parts.turn(app.leaving)
-        if parts.is_live():
+        if all(goes_first(record) for record in records):
             with parts.lanes.busy():
-                for lane in live_first(records):
-                    await indexer.handle(lane)
+                await indexer.handle(records)
             return
+        seconds = BULK_YIELDS_SECONDS if parts.is_live() else STARVED_SECONDS
         for start in range(0, len(records), GROUP_DOCUMENTS):
-            await parts.lanes.quiet()
-            await indexer.handle(records[start : start + GROUP_DOCUMENTS])
+            async with parts.lanes.yielding(seconds):
+                await indexer.handle(records[start : start + GROUP_DOCUMENTS])
 
     KeyedRunner(app, "chunker", chunk, worker.in_flight).attach(parsed)
     BatchRunner(
-        app, "indexer", index, worker.batch_documents, worker.batch_seconds, continuity=OffsetContinuity(), at_once=2
+        app,
+        "indexer",
+        index,
+        worker.batch_documents,
+        worker.batch_seconds,
+        continuity=OffsetContinuity(),
+        at_once=2,
+        goes_first=goes_first,
     ).attach(changes)
     names = (topics.parsed, topics.changes(batch))
     lost = LostState(chunker, indexer, *names, changelog)

@@ -23,6 +23,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
 from streams.kafka.read import record_at
+from streams.lanes.precedence import Lanes, Precedence
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.sandbox import ParsePool
@@ -34,7 +35,7 @@ WHAT = "reading a newest event again"
 
 
 def build_parser_app(
-    settings: Settings, pool: ParsePool, refs: ContentRefs, now: Clock, following: Following
+    settings: Settings, pool: ParsePool, refs: ContentRefs, now: Clock, following: Following, lanes: Lanes
 ) -> tuple[SafeApp, Holding]:
     """Return a Faust app, not yet started, whose one agent parses documents, and its door. `following`: knows what is in force."""
     topics = settings.topics
@@ -65,9 +66,12 @@ def build_parser_app(
         order=_order(app, settings, patience),
     )
 
+    precedence = Precedence(lanes)
+
     async def parse(record: InRecord) -> None:
         await following.turn("parser", app.leaving)
-        await agent.handle(record)
+        async with precedence.turn(record, app.leaving):
+            await agent.handle(record)
 
     KeyedRunner(app, "parser", parse, settings.worker.in_flight).attach(documents)
     group = Group(settings.kafka, topics.parser_group, (topics.documents,), changelog, patience)

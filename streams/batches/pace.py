@@ -1,25 +1,11 @@
-"""How a build yields to live work: a pace for its documents, and lanes before model and index.
-
-Live work waits for one slice of a build's texts and one small group of its writes at most; a build begins its next piece when no
-live work is in hand.
-"""
+"""The pace of a build: how fast its documents are taken."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from streams.errors import Stopping
-from streams.ports import Embedder, Vector
-
-SLICE_TEXTS = 8
-"""Texts of a build that are embedded at once: what live work may have to wait for."""
-GROUP_DOCUMENTS = 8
-"""Documents of a build that are indexed at once: their writes stand before a live one."""
-STARVED_SECONDS = 5.0
-"""A build that live work has kept waiting so long embeds one slice all the same: a batch that never ends helps nobody."""
 
 
 @dataclass(slots=True)
@@ -63,80 +49,3 @@ async def _first_of(leaving: asyncio.Event, changed: asyncio.Event, seconds: flo
     finally:
         for wait in waits:
             wait.cancel()
-
-
-@dataclass(slots=True)
-class Lanes:
-    """What live work of all batches of a worker is in hand: builds begin their next piece when there is none."""
-
-    live: int = 0
-    _quiet: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self._quiet.set()
-
-    def enter(self) -> None:
-        """Say that live work begins."""
-        self.live += 1
-        self._quiet.clear()
-
-    def leave(self) -> None:
-        """Say that live work ends."""
-        self.live -= 1
-        if not self.live:
-            self._quiet.set()
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Mark live work for as long as the block takes."""
-        self.enter()
-        try:
-            yield
-        finally:
-            self.leave()
-
-    async def quiet(self) -> None:
-        """Return when no live work is in hand, at the latest after STARVED_SECONDS."""
-        try:
-            await asyncio.wait_for(self._quiet.wait(), STARVED_SECONDS)
-        except TimeoutError:
-            return
-
-
-@dataclass(frozen=True, slots=True)
-class LaneEmbedder:
-    """An `Embedder` that lets live work go first. `is_live` tells in which lane this batch's texts are now."""
-
-    inner: Embedder
-    lanes: Lanes
-    is_live: Callable[[], bool]
-
-    @property
-    def model(self) -> str:
-        """Name as policies write it."""
-        return self.inner.model
-
-    @property
-    def dimensions(self) -> int:
-        """Length of every vector."""
-        return self.inner.dimensions
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The model's own input limit."""
-        return self.inner.max_tokens
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of the model's own tokens of a text."""
-        return self.inner.count_tokens(text)
-
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector a text, in order. Errors of the inner embedder."""
-        if self.is_live():
-            with self.lanes.busy():
-                return await self.inner.embed(texts)
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), SLICE_TEXTS):
-            await self.lanes.quiet()
-            vectors += await self.inner.embed(texts[start : start + SLICE_TEXTS])
-        return vectors

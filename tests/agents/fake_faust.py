@@ -83,10 +83,10 @@ class FakeStream:
         return True
 
 
-def event(offset: int, key: str | None = None, partition: int = 0, generation: int = 1) -> FakeEvent:
+def event(offset: int, key: str | None = None, partition: int = 0, generation: int = 1, headers: Any = None) -> FakeEvent:
     """An event; its key is its own unless given, `None` spelt as the empty string means no key."""
     raw = None if key == "" else (key or f"key-{offset}").encode()
-    return FakeEvent(FakeMessage("t", partition, offset, raw, str(offset).encode(), generation))
+    return FakeEvent(FakeMessage("t", partition, offset, raw, str(offset).encode(), generation, headers))
 
 
 async def settle(turns: int = 50) -> None:

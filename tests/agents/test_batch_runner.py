@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import defaultdict
 from collections.abc import Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from streams.errors import InvariantBroken, Stopping
-from streams.faustio.batch_runner import BatchRunner
+from streams.faustio.batch_runner import BatchRunner, Waiting, pick
 from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.runner import Slot, record_of
 from streams.faustio.scope import event_for
 from streams.ports import InRecord
-from tests.agents.fake_faust import FakeApp, FakeStream, event, settle
+from tests.agents.fake_faust import FakeApp, FakeEvent, FakeStream, event, settle
 
 
 class Groups:
@@ -172,3 +178,123 @@ async def test_each_record_of_a_group_is_the_scope_of_its_own_key() -> None:
     stream.end()
     await BatchRunner(FakeApp(), "b", handle, size=2, seconds=0).run(stream)
     assert found == {b"a": 0, b"b": 1}
+
+
+def goes_first(record: InRecord) -> bool:
+    return "live" in record.headers
+
+
+def live(offset: int, key: str | None = None, partition: int = 0) -> FakeEvent:
+    return event(offset, key, partition, headers=[("live", b"")])
+
+
+async def test_what_goes_first_passes_what_waits_and_is_acknowledged_in_its_place() -> None:
+    groups = Groups()
+    groups.go.clear()
+    stream = FakeStream([event(0), event(1), event(2), live(3), event(4)])
+    runner = BatchRunner(FakeApp(), "b", groups.handle, size=2, seconds=0, goes_first=goes_first)
+    running = asyncio.ensure_future(runner.run(stream))
+    await settle()
+    assert groups.came == [[0, 1], [3]]
+    groups.go.set()
+    await settle()
+    assert groups.came == [[0, 1], [3], [2, 4]]
+    assert stream.acked == [(0, n) for n in range(5)]
+    running.cancel()
+
+
+async def test_what_goes_first_waits_neither_for_company_nor_for_the_groups_of_others() -> None:
+    groups = Groups()
+    groups.go.clear()
+    stream = FakeStream([event(0), event(1)])
+    runner = BatchRunner(FakeApp(), "b", groups.handle, size=2, seconds=60, goes_first=goes_first)
+    running = asyncio.ensure_future(runner.run(stream))
+    await settle()
+    stream.push(event(2), live(3))
+    await settle()
+    assert groups.came == [[0, 1], [3]], "beside the group of others, past one that waits"
+    stream.push(live(4))
+    await settle()
+    assert groups.came == [[0, 1], [3]], "one group of its kind at once"
+    groups.go.set()
+    await settle()
+    assert groups.came == [[0, 1], [3], [4]]
+    assert stream.acked == [(0, 0), (0, 1)], "what went first is acknowledged after what it passed"
+    assert runner.records_in_hand == 3
+    running.cancel()
+
+
+async def test_nothing_passes_a_record_of_its_own_key() -> None:
+    groups = Groups()
+    stream = FakeStream([event(0, "k"), live(1, "k"), live(2, "other")])
+    runner = BatchRunner(FakeApp(), "b", groups.handle, size=3, seconds=0, goes_first=goes_first)
+    running = asyncio.ensure_future(runner.run(stream))
+    await settle()
+    came = [offset for group in groups.came for offset in group]
+    assert sorted(came) == [0, 1, 2]
+    assert came.index(0) < came.index(1)
+    running.cancel()
+
+
+WAITS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.booleans()), max_size=12)
+
+
+@given(WAITS, st.sets(st.sampled_from([b"a", b"b", b"c"])), st.integers(1, 5), st.booleans())
+def test_a_picked_record_passes_none_of_its_key_and_none_at_work(
+    kinds: list[tuple[str, bool]], busy: set[bytes], size: int, first_only: bool
+) -> None:
+    made = [(event(n, key), first) for n, (key, first) in enumerate(kinds)]
+    waiting = [Waiting(record_of(one), Slot(one, None), first) for one, first in made]
+    picked = pick(waiting, busy, size, first_only)
+    assert len(picked) <= size
+    assert picked == [each for each in waiting if each in picked], "in order of arrival"
+    for each in picked:
+        before = waiting[: waiting.index(each)]
+        assert each.record.key not in busy
+        assert each.first or not first_only
+        assert each.record.key is None or all(one in picked for one in before if one.record.key == each.record.key)
+    if len(picked) < size:
+        left = [each for each in waiting if each not in picked and each.record.key not in busy and (each.first or not first_only)]
+        for each in left:
+            assert any(
+                one not in picked and one.record.key == each.record.key is not None for one in waiting[: waiting.index(each)]
+            ), "what may begin is taken while there is room"
+
+
+@given(st.integers(0, 10_000))
+def test_histories_of_both_kinds_keep_the_order_of_keys_and_of_acknowledgement(seed: int) -> None:
+    asyncio.run(_history(random.Random(seed)))
+
+
+async def _history(dice: random.Random) -> None:
+    """Records of both kinds on two partitions, groups that end in any order: laws, not times."""
+    events = [(live if dice.random() < 0.4 else event)(n // 2, dice.choice("abcdef"), n % 2) for n in range(40)]
+    gates, handled, at_work = list[asyncio.Event](), defaultdict[tuple[int, bytes | None], list[int]](list), set[bytes | None]()
+
+    async def handle(records: Sequence[InRecord]) -> None:
+        keys = {(record.partition, record.key) for record in records}
+        assert not {key for _, key in keys} & at_work, "groups at work share no key"
+        at_work.update(key for _, key in keys)
+        gate = asyncio.Event()
+        gates.append(gate)
+        await gate.wait()
+        at_work.difference_update(key for _, key in keys)
+        for record in records:
+            handled[record.partition, record.key].append(record.offset)
+
+    stream, app = FakeStream(events), FakeApp()
+    stream.end()
+    size, at_once = dice.randint(1, 5), dice.randint(1, 3)
+    runner = BatchRunner(app, "b", handle, size=size, seconds=0, at_once=at_once, goes_first=goes_first)
+    running = asyncio.ensure_future(runner.run(stream))
+    while not running.done():
+        await settle(dice.randint(1, 20))
+        assert runner.in_flight <= 2 * at_once
+        assert len(runner._waiting) <= size
+        if gates:
+            gates.pop(dice.randrange(len(gates))).set()
+    assert app.crashes == []
+    for offsets in handled.values():
+        assert offsets == sorted(offsets)
+    for partition in (0, 1):
+        assert [offset for where, offset in stream.acked if where == partition] == list(range(20)), "all, in offset order"

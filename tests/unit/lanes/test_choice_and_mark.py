@@ -10,8 +10,6 @@ from streams.errors import UsageError
 from streams.faustio.tracing import carried_headers
 from streams.lanes.choice import HANDFUL, lane_for, topic_of
 from streams.lanes.mark import HEADER, is_mark, mark, number_of
-from streams.lanes.order import live_first
-from streams.ports import InRecord
 from streams.topics import TopicNames
 
 FEEDER = "0123456789abcdef"
@@ -51,12 +49,3 @@ def test_a_mark_goes_on_beside_the_trace() -> None:
     headers = {HEADER: mark(FEEDER, 3), "traceparent": b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01", "other": b"x"}
     event = SimpleNamespace(message=SimpleNamespace(headers=headers))
     assert {name for name, _ in carried_headers(event)} == {HEADER, "traceparent"}
-
-
-def test_live_records_of_a_group_go_first_and_a_documents_records_stay_in_order() -> None:
-    marked = {HEADER: mark(FEEDER, 1)}
-    kinds = [(b"a", marked), (b"b", marked), (b"c", {}), (b"a", {}), (b"d", marked), (b"c", marked)]
-    group = [InRecord("t", 0, offset, key, b"", headers) for offset, (key, headers) in enumerate(kinds)]
-    assert [[record.offset for record in lane] for lane in live_first(group)] == [[0, 2, 3, 5], [1, 4]]
-    assert live_first(group[:2]) == [group[:2]]
-    assert live_first([]) == []

@@ -1,0 +1,143 @@
+"""Who goes first in a worker: live work, then bulk, then builds.
+
+Live work waits for what the event loop has just begun, one slice of texts and one small group of writes at most. Bulk and builds
+begin their next piece when no live work is in hand: a build waits for seconds, since nobody reads it yet; bulk for a moment, since
+people wait for it as well, if not as much, and live work that goes on all day must not stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from streams.errors import Stopping
+from streams.lanes.mark import HEADER
+from streams.ports import Embedder, InRecord, Vector
+
+SLICE_TEXTS = 8
+"""Texts of a build or of bulk that are embedded at once: what live work may have to wait for."""
+GROUP_DOCUMENTS = 8
+"""Documents of a build or of bulk that are indexed at once: their writes stand before a live one."""
+BULK_AT_ONCE = 4
+"""Bulk records that a stage has begun: enough to be busy while the broker confirms, few enough to be out of the way soon."""
+BULK_YIELDS_SECONDS = 0.1
+"""How long live work may keep a piece of bulk waiting: a live record needs a moment a stage, or waits for something itself."""
+STARVED_SECONDS = 5.0
+"""How long it may keep a piece of a build waiting: a batch that never ends helps nobody."""
+
+_yields: ContextVar[float | None] = ContextVar("docdelta_yields", default=None)
+"""How long the work in hand lets live work keep it waiting, in seconds; None: it is live work."""
+
+
+def came_live(record: InRecord) -> bool:
+    """Return whether a record did not come through [bulk]."""
+    return HEADER not in record.headers
+
+
+@dataclass(slots=True)
+class Lanes:
+    """What live work is in hand in a worker, in all its apps: other work begins its next piece when there is none.
+
+    Work that yields says how long it lets live work keep it waiting (`yielding`), and everything it calls knows.
+    """
+
+    live: int = 0
+    _quiet: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._quiet.set()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Mark live work for as long as the block takes."""
+        self.live += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self.live -= 1
+            if not self.live:
+                self._quiet.set()
+
+    @asynccontextmanager
+    async def yielding(self, seconds: float) -> AsyncIterator[None]:
+        """Let live work go first, here and before each piece of what the block does, by at most so many seconds each time."""
+        await self.quiet(seconds)
+        token = _yields.set(seconds)
+        try:
+            yield
+        finally:
+            _yields.reset(token)
+
+    async def quiet(self, seconds: float = STARVED_SECONDS) -> None:
+        """Return when no live work is in hand, at the latest after so many seconds."""
+        if self._quiet.is_set():
+            await asyncio.sleep(0)  # what came meanwhile is seen before the next piece
+        if not self._quiet.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), seconds)
+
+
+@dataclass(slots=True)
+class Precedence:
+    """How one stage takes live records before bulk ones. `room`: so many bulk records may be begun at once."""
+
+    lanes: Lanes
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BULK_AT_ONCE))
+
+    @asynccontextmanager
+    async def turn(self, record: InRecord, leaving: asyncio.Event) -> AsyncIterator[None]:
+        """Return when a record may be handled: a live one at once, one that came through [bulk] after live ones.
+
+        Raises Stopping when the app gives up its partitions meanwhile.
+        """
+        if came_live(record):
+            with self.lanes.busy():
+                yield
+            return
+        async with self.room, self.lanes.yielding(BULK_YIELDS_SECONDS):
+            if leaving.is_set():
+                raise Stopping("not begun before the partition is given up")
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEmbedder:
+    """An `Embedder` that lets live work go first: work that yields (`Lanes.yielding`) has its texts embedded in slices."""
+
+    inner: Embedder
+    lanes: Lanes
+
+    @property
+    def model(self) -> str:
+        """Name as policies write it."""
+        return self.inner.model
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        return self.inner.dimensions
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The model's own input limit."""
+        return self.inner.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of the model's own tokens of a text."""
+        return self.inner.count_tokens(text)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector a text, in order. Errors of the inner embedder."""
+        seconds = _yields.get()
+        if seconds is None:
+            with self.lanes.busy():
+                return await self.inner.embed(texts)
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), SLICE_TEXTS):
+            await self.lanes.quiet(seconds)
+            vectors += await self.inner.embed(texts[start : start + SLICE_TEXTS])
+        return vectors
