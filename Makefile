@@ -62,7 +62,7 @@ bench: $(VENV)/installed-tests  ## speed and memory, with ratios (about 20 minut
 	@$(BIN)/python -m tests.bench.pipeline
 
 bench-peers: $(VENV)/installed-tests .venv-peers/installed  ## the same pages in LangChain, LlamaIndex and CocoIndex
-	@$(BIN)/python -m tests.bench.pipeline peers --peers-python .venv-peers/bin/python
+	@$(BIN)/python -m tests.bench.pipeline peers folder --peers-python .venv-peers/bin/python
 
 .venv-peers/installed: tests/bench/pipeline/peers-requirements.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv found: make PYTHON=/path/to/python3.12"; exit 2; }

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 REVISION_LIMIT = 2**53
 """Revisions and order keys stay below this: Qdrant compares ranges as float64, which is exact only up to here."""
 
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 TENANT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -37,7 +38,7 @@ def _printable_id(value: str) -> str:
         raise ValueError("document_id is blank")
     if len(value.encode("utf-8")) > 512:
         raise ValueError("document_id is longer than 512 bytes")
-    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+    if _CONTROL.search(value):
         raise ValueError("document_id holds a control character")
     return value
 

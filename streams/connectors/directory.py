@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 import unicodedata
 import uuid
@@ -25,10 +26,12 @@ from schemas.document_change import DocumentChange
 from schemas.record import DocumentId, TenantId
 from streams.connectors.base import ChangeSender
 from streams.connectors.content import change_of, content_of, fits, read_file, reference_to, too_large
+from streams.connectors.known_files import KnownFiles
 from streams.connectors.site_file import SITE_FILE, FileMetadata, load_site_file
 from streams.connectors.sync_plan import SYNC_CONSENT, PlannedUpsert, Refusal, SourceFile, SyncPlan, plan_sync
 from streams.connectors.sync_state import SentDocument, SyncState, default_state_path, load_state, save_state, sole_owner
 from streams.errors import DocdeltaError, UsageError
+from streams.topics import MAX_EVENT_BYTES
 
 DEFAULT_MAX_BYTES = 32 << 20
 
@@ -85,29 +88,40 @@ class DirectoryConnector:
         self._new_event_id = new_event_id
         self._clock = clock
 
+    @property
+    def known_path(self) -> Path:
+        """Where it is kept what was read of the folder's files."""
+        return self.state_path.with_suffix(".files")
+
     def owned(self) -> AbstractContextManager[None]:
         """Hold the state file for this process. Raises UsageError when another process holds it."""
         return sole_owner(self.state_path)
 
-    def scan(self) -> FolderScan:
-        """Return what the folder holds now, in order of path. Reads every file: times alone don't tell what changed."""
+    def scan(self, anew: bool = False) -> FolderScan:
+        """Return what the folder holds now, in order of path. Reads files that may have changed since they were last read
+        (known_files.py); with `anew` all of them."""
+        known = None if anew else KnownFiles(self.known_path, self._clock)
         site = load_site_file(self.root)
         site_file = self.root / SITE_FILE
         site_time = _modified_us(site_file) if site_file.exists() else 0
         unreadable: list[str] = []
         files, skipped = [], []
-        for path in _walk(self.root, unreadable):
+        for path, place, found in _walk(self.root, unreadable):
             media_type = media_type_of(path)
             if media_type is None:
                 skipped.append(path)
                 continue
-            relative = unicodedata.normalize("NFC", path.relative_to(self.root).as_posix())
-            files.append(self._source_file(path, relative, media_type, site.files.get(relative, FileMetadata()), site_time))
+            relative = unicodedata.normalize("NFC", place)
+            said = site.files.get(relative, _NOTHING_SAID)
+            files.append(self._source_file(path, place, relative, found, media_type, said, site_time, known))
+        if known is not None:
+            known.save()
         return FolderScan(tuple(files), tuple(skipped), tuple(unreadable))
 
     def plan(self, *, everything: bool = False, delete: bool = False, force: bool = False, consent: str = SYNC_CONSENT) -> SyncPlan:
-        """Return what a sync would send now. Sends and writes nothing. `consent`: how its user says that a loss is meant."""
-        scan = self.scan()
+        """Return what a sync would send now. Sends nothing, and writes only what it has read (known_files.py). `everything`: also
+        what is unchanged, and no file is taken for known. `consent`: how its user says that a loss is meant."""
+        scan = self.scan(anew=everything)
         return plan_sync(
             load_state(self.state_path, self.tenant, self.root),
             scan.files,
@@ -165,7 +179,7 @@ class DirectoryConnector:
                 continue
             # What is sent is what is remembered, also where the file changed since the scan.
             fingerprints[change.document_id] = _fingerprint(
-                data, upsert.file.media_type, upsert.file.source_uri, upsert.file.metadata
+                hashlib.sha256(data).hexdigest(), upsert.file.media_type, upsert.file.source_uri, upsert.file.metadata
             )
             yield change
         for delete in plan.deletes:
@@ -203,23 +217,42 @@ class DirectoryConnector:
             raise UsageError(too_large(file.path, len(data)))
         return change.model_copy(update={"content": reference_to(file.path, data)})
 
-    def _source_file(self, path: Path, relative: str, media_type: str, said: FileMetadata, site_time: int) -> SourceFile:
-        """Return one file of a scan; whatever is wrong with it stands in `problem`."""
+    def _source_file(
+        self,
+        path: Path,
+        place: str,
+        relative: str,
+        found: os.stat_result | None,
+        media_type: str,
+        said: FileMetadata,
+        site_time: int,
+        known: KnownFiles | None,
+    ) -> SourceFile:
+        """Return one file of a scan; whatever is wrong with it stands in `problem`. `place`: its path in the folder, as it is
+        written there; `relative`: the same in Unicode NFC."""
         document_id = said.id or relative
         source_uri = said.source_uri or relative
         fingerprint, problem, modified = "", "", 0
         try:
             document_id = _ID.validate_python(document_id)
-            modified = max(_modified_us(path), site_time)
-            size = path.stat().st_size
-            if size > self._max_bytes:
+            found = found or path.stat()
+            modified = max(found.st_mtime_ns // 1_000, site_time)
+            if found.st_size > self._max_bytes:
                 problem = (
-                    f"{path} has {size:,} bytes, above parser.max_document_bytes {self._max_bytes:,}; split the page or raise it"
+                    f"{path} has {found.st_size:,} bytes, above parser.max_document_bytes {self._max_bytes:,}; "
+                    "split the page or raise it"
                 )
             else:
-                data = read_file(path)
-                fingerprint = _fingerprint(data, media_type, source_uri, said)
-                problem = self._size_problem(path, data)
+                digest = known.digest(place, found) if known is not None else None
+                if digest is None:
+                    data = read_file(path)
+                    digest = hashlib.sha256(data).hexdigest()
+                    if known is not None and len(data) == found.st_size:
+                        known.read(place, found, digest)
+                    problem = self._size_problem(path, len(data))
+                else:
+                    problem = self._size_problem(path, found.st_size)
+                fingerprint = _fingerprint(digest, media_type, source_uri, said)
         except ValidationError as error:
             fault = error.errors()[0]["msg"].removeprefix("Value error, ")
             problem = f"{relative!r}: {fault}; rename it or set an id in {SITE_FILE}"
@@ -227,36 +260,53 @@ class DirectoryConnector:
             problem = f"{path} can't be read: {error.strerror}"
         return SourceFile(document_id, path, media_type, fingerprint, modified, source_uri, said, problem)
 
-    def _size_problem(self, path: Path, data: bytes) -> str:
+    def _size_problem(self, path: Path, size: int) -> str:
         """Return why a file can't travel inside an event, where that is certain by its size alone."""
-        from streams.topics import MAX_EVENT_BYTES
-
-        return too_large(path, len(data)) if len(data) > MAX_EVENT_BYTES and not self._by_reference else ""
+        return too_large(path, size) if size > MAX_EVENT_BYTES and not self._by_reference else ""
 
 
 def media_type_of(path: Path) -> str | None:
     """Return the media type of a file by its name, or None where no parser reads it."""
-    return SUFFIXES.get(path.suffix.lower())
+    return SUFFIXES.get(os.path.splitext(path.name)[1].lower())
 
 
-def _walk(root: Path, unreadable: list[str]) -> Iterator[Path]:
-    """Yield visible files below a folder in order of path; folders that can't be listed go to `unreadable`."""
+def _walk(root: Path, unreadable: list[str]) -> Iterator[tuple[Path, str, os.stat_result | None]]:
+    """Yield visible files below a folder in order of path: each with its path in the folder, as it is written there, and its stat
+    (None: it could not be had). Folders that can't be listed go to `unreadable`."""
 
     def note(error: OSError) -> None:
         unreadable.append(f"{error.filename}: {error.strerror}")
 
     for folder, folders, names in os.walk(root, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        inside = Path(folder).relative_to(root).as_posix()
+        before = "" if inside == "." else f"{inside}/"
         for name in sorted(names):
-            path = Path(folder, name)
-            if not name.startswith(".") and path != root / SITE_FILE and (path.is_file() or path.is_symlink()):
-                yield path
+            if name.startswith(".") or (name == SITE_FILE and not before):
+                continue
+            whole = os.path.join(folder, name)
+            try:
+                found = os.stat(whole)
+            except OSError:
+                found = None
+            if (found is not None and stat.S_ISREG(found.st_mode)) or os.path.islink(whole):
+                yield Path(whole), before + name, found
 
 
-def _fingerprint(data: bytes, media_type: str, source_uri: str, said: FileMetadata) -> str:
-    metadata = json.dumps(said.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-    digest = hashlib.sha256(data).hexdigest()
+_NOTHING_SAID = FileMetadata()
+
+
+def _fingerprint(digest: str, media_type: str, source_uri: str, said: FileMetadata) -> str:
+    """Return what tells one state of a file from another. `digest`: SHA-256 of its bytes."""
+    metadata = _NOTHING_IN_JSON if said is _NOTHING_SAID else _in_json(said)
     return hashlib.sha256("\n".join((digest, media_type, source_uri, metadata)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _in_json(said: FileMetadata) -> str:
+    return json.dumps(said.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+
+
+_NOTHING_IN_JSON = _in_json(_NOTHING_SAID)
 
 
 def _modified_us(path: Path) -> int:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from streams.logs import configure_logs
-from tests.bench.pipeline import build, lanes, latency, resync, rollout, scale, state
+from tests.bench.pipeline import build, folder, lanes, latency, resync, rollout, scale, state
 from tests.bench.pipeline.report import load, save
 
 PEERS = ("langchain", "langchain_with_offsets", "llamaindex", "cocoindex")
+FOLDER_PEERS = ("langchain", "llamaindex")
+"""Those that compare documents in hand with what they remember."""
 Bench = Callable[[int], Coroutine[Any, Any, dict[str, Any]]]
 BENCHES: Mapping[str, tuple[Bench, int]] = {
     "build": (build.measure, 200),
@@ -33,7 +35,7 @@ BENCHES: Mapping[str, tuple[Bench, int]] = {
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(prog="tests.bench.pipeline", description=__doc__)
-    parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}, peers")
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}, peers, folder")
     parser.add_argument("--size", type=int, help="documents (or samples of latency and rollout) in place of the bench's own number")
     parser.add_argument("--peers-python", default="", help="python of the peers' environment")
     parser.add_argument("--out", type=Path, default=Path(".bench"), help="folder of the JSON files")
@@ -43,11 +45,13 @@ def main() -> None:
         before = load()
         if name == "peers":
             figures = _beside_peers(asked.size or BENCHES["resync"][1], asked.peers_python)
+        elif name == "folder":
+            figures = _folder_beside_peers(asked.size, asked.peers_python)
         elif name in BENCHES:
             measure, size = BENCHES[name]
             figures = asyncio.run(measure(asked.size or size))
         else:
-            parser.error(f"no bench {name!r}; one of {', '.join(BENCHES)}, peers")
+            parser.error(f"no bench {name!r}; one of {', '.join(BENCHES)}, peers, folder")
         save(asked.out, name, figures, before)
 
 
@@ -56,7 +60,7 @@ def _beside_peers(documents: int, python: str) -> dict[str, Any]:
     if not python:
         sys.exit("peers need --peers-python: use `make bench-peers`")
     ours = asyncio.run(resync.measure(documents))
-    theirs = {name: _peer(python, name, documents) for name in PEERS}
+    theirs = {name: _peer(python, name, "--documents", str(documents)) for name in PEERS}
     rates = {name: figures["resync"]["documents_per_second"] for name, figures in theirs.items()}
     rate = ours["resync"]["documents_per_second"]
     return {
@@ -69,12 +73,25 @@ def _beside_peers(documents: int, python: str) -> dict[str, Any]:
     }
 
 
-def _peer(python: str, name: str, documents: int) -> dict[str, Any]:
+def _folder_beside_peers(documents: int | None, python: str) -> dict[str, Any]:
+    """Return how fast an unchanged folder is seen to be unchanged, by docdelta's front door and by peers, for each size."""
+    if not python:
+        sys.exit("peers need --peers-python: use `make bench-peers`")
+    sizes: dict[str, Any] = {}
+    for size in (documents,) if documents else folder.SIZES:
+        with folder.site(size) as root:
+            ours = folder.measure(root)
+            theirs = {name: _peer(python, name, "--folder", str(root)) for name in FOLDER_PEERS}
+        rate = ours["documents_per_second"]
+        ratios = {name: rate / each["documents_per_second"] for name, each in theirs.items()}
+        sizes[str(size)] = {"docdelta": ours, **theirs, "ratio": ratios}
+    return {**sizes, "target": "ratio >= 5 to the best"}
+
+
+def _peer(python: str, name: str, *options: str) -> dict[str, Any]:
     script = Path(__file__).with_name("peers.py")
     environment = {**os.environ, "COCOINDEX_DISABLE_USAGE_TRACKING": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [python, str(script), name, "--documents", str(documents)], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([python, str(script), name, *options], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -2,7 +2,8 @@
 
 Each is set up as its documentation shows it, with what makes it fastest here: one process, a Qdrant in local mode, the hashing
 embedder, state that survives a restart. Prints one JSON line of figures: build, unchanged re-sync (the best of three), one edit a
-page. A re-sync begins with the pages in hand (CocoIndex reads files) and ends when its state is saved.
+page. A re-sync begins with the pages in hand (CocoIndex reads files) and ends when its state is saved. With `--folder` it begins
+with a folder of files, in which nothing changed, and nothing else is measured: beside `docdelta sync` (folder.py).
 
 Run by `make bench-peers`; by hand: ``python peers.py langchain --documents 1000``.
 """
@@ -206,15 +207,38 @@ def measured(name: str, count: int, characters: int, folder: Path) -> dict[str, 
     return {"peer": name, "documents": count, "build": build, "resync": min(again, key=lambda run: run["seconds"]), "edit": edit}
 
 
+def folder_measured(name: str, source: Path, folder: Path) -> dict[str, Any]:
+    """Return how long a peer takes to find that nothing changed in a folder of files, which it reads each time."""
+    client, embed = CountingClient(path=str(folder / "qdrant")), Counted()
+    peer = PEERS[name](folder, client, embed)
+
+    def read_and_sync() -> float:
+        began = time.perf_counter()
+        peer.sync({path.stem: path.read_text(encoding="utf-8") for path in sorted(source.glob("*.md"))})
+        return time.perf_counter() - began
+
+    read_and_sync()
+    built = embed.texts
+    seconds = min(read_and_sync() for _ in range(3))
+    assert embed.texts == built > 0, "an unchanged page was embedded again"
+    count = sum(1 for _ in source.glob("*.md"))
+    return {"peer": name, "documents": count, "seconds": seconds, "documents_per_second": count / seconds}
+
+
 def main() -> None:
     """Measure one peer and print a JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peer", choices=sorted(PEERS))
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--characters", type=int, default=4096)
+    parser.add_argument("--folder", type=Path, help="measure an unchanged re-sync of this folder alone (not CocoIndex)")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        json.dump(measured(asked.peer, asked.documents, asked.characters, Path(folder)), sys.stdout)
+        if asked.folder is not None:
+            figures = folder_measured(asked.peer, asked.folder, Path(folder))
+        else:
+            figures = measured(asked.peer, asked.documents, asked.characters, Path(folder))
+        json.dump(figures, sys.stdout)
     print()
 
 
