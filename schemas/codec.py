@@ -69,9 +69,9 @@ def decode(value: bytes, expected: type[AnyRecord]) -> AnyRecord:
         raise UndecodableRecord(f"field 'schema' is missing; this topic takes {wanted!r}")
     name, _, version_text = schema.removeprefix("docdelta.").partition("/")
     if not schema.startswith("docdelta.") or name != expected.record_name:
-        raise UndecodableRecord(f"schema {schema[:80]!r} does not belong here; this topic takes {wanted!r}")
+        raise UndecodableRecord(f"schema {schema[:80]!a} does not belong here; this topic takes {wanted!r}")
     if not re.fullmatch("[0-9]{1,6}", version_text) or not 1 <= int(version_text) <= expected.record_version:
-        raise UndecodableRecord(f"schema version {schema[:80]!r} is unknown here; this release reads up to {wanted!r}")
+        raise UndecodableRecord(f"schema version {schema[:80]!a} is unknown here; this release reads up to {wanted!r}")
     for version in range(int(version_text), expected.record_version):
         fields = UPCASTS[name, version](fields)
     if not _may_hold_half_a_pair(value):

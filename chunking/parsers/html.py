@@ -59,6 +59,8 @@ class _Table:
     caption: str = ""
     in_head: bool = False
     nested: int = 0
+    open_cells: list[Cell] = field(default_factory=list)
+    """Those that are being read. One may hold others, and rows, where foreign markup (``<math>``) keeps them from closing it."""
 
 
 @dataclass(slots=True)
@@ -207,9 +209,11 @@ class _Renderer:
             if not table.rows:
                 table.rows.append(Row())
             attributes = node.attributes
-            table.rows[-1].cells.append(
-                Cell("", _span(attributes.get("colspan"), 1), _span(attributes.get("rowspan"), 0), is_header=tag == "th")
-            )
+            cell = Cell("", _span(attributes.get("colspan"), 1), _span(attributes.get("rowspan"), 0), is_header=tag == "th")
+            table.rows[-1].cells.append(cell)
+            if table.open_cells:
+                self._read_into(table.open_cells[-1])
+            table.open_cells.append(cell)
             self.inline.clear()
         elif tag == "caption":
             self.inline.clear()
@@ -221,7 +225,7 @@ class _Renderer:
             table.nested -= tag == "table"
             self.inline.append(" ")
         elif tag in CELLS:
-            table.rows[-1].cells[-1].text = self._line()
+            self._read_into(table.open_cells.pop())
         elif tag == "caption":
             table.caption = self._line()
         elif tag == "thead":
@@ -232,6 +236,11 @@ class _Renderer:
             self._add_table(table)
         else:
             self.inline.append(" ")
+
+    def _read_into(self, cell: Cell) -> None:
+        """Add what was read since to a cell."""
+        line = self._line()
+        cell.text = f"{cell.text} {line}".strip() if cell.text else line
 
     def _add_table(self, table: _Table) -> None:
         group = self.builder.new_group()

@@ -60,6 +60,8 @@ def test_an_input_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 FOUND = [
     pytest.param("codec", 27087, id="an-error-quoted-content-that-stood-where-a-field-name-should"),
+    pytest.param("codec", 701_004_340, id="an-error-quoted-the-name-of-an-unknown-schema-in-its-letters"),
+    pytest.param("parse-bytes", 701_006_725, id="a-row-within-foreign-markup-of-a-cell-took-its-text"),
     pytest.param("parse-text", 754, id="a-joiner-was-left-beside-a-blank-that-the-parser-cut-off"),
 ]
 

@@ -28,6 +28,26 @@ def test_a_joiner_beside_a_blank_goes_with_it(blank: str, media_type: str) -> No
     assert normalize(text) == text
 
 
+@pytest.mark.parametrize(
+    ("markup", "words"),
+    [
+        ("<td><td>one<math><tr>", ["one"]),
+        ("<table><tr><td>one<math><tr><td>two</td>three</table>four", ["one", "two", "three", "four"]),
+        ("<table><td>one<math><tr></table>two", ["one", "two"]),
+    ],
+)
+def test_rows_within_foreign_markup_of_a_cell_lose_nothing(markup: str, words: list[str]) -> None:
+    """A cell was looked for in the last row, which had none, or was another one."""
+    text = parse_document(markup, "text/html").text
+    assert [word for word in words if word not in text] == []
+
+
+def test_the_error_of_an_unknown_schema_is_ascii() -> None:
+    with pytest.raises(UndecodableRecord) as caught:
+        decode('{"schema":"耀"}'.encode(), DocumentChange)
+    assert str(caught.value).isascii()
+
+
 def test_the_error_of_a_damaged_record_quotes_no_content() -> None:
     named = '"tenant_id":"a","document_id":"d","revision":1,"第十条 值班员\\n巡查":1,'.encode()
     with pytest.raises(UndecodableRecord) as caught:
