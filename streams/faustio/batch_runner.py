@@ -90,7 +90,8 @@ class BatchRunner(Runner):
         # Several may wait here: whoever is woken looks again, nobody relies on being the only one.
         self._changed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for of 3.11 loses a cancellation in the moment of a change
+                await self._changed.wait()
 
     async def _run_groups(self) -> None:
         try:

@@ -78,7 +78,8 @@ class Lanes:
             await asyncio.sleep(0)  # what came meanwhile is seen before the next piece
         if not self._quiet.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._quiet.wait(), seconds)
+                async with asyncio.timeout(seconds):  # wait_for of 3.11 loses a cancellation in the moment of a change
+                    await self._quiet.wait()
 
 
 @dataclass(slots=True)

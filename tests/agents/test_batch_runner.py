@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from streams.faustio.runner import Slot, record_of
 from streams.faustio.scope import event_for
 from streams.ports import InRecord
 from tests.agents.fake_faust import FakeApp, FakeEvent, FakeStream, event, settle
+from tests.support.patience import PATIENCE
 
 
 class Groups:
@@ -298,3 +300,16 @@ async def _history(dice: random.Random) -> None:
         assert offsets == sorted(offsets)
     for partition in (0, 1):
         assert [offset for where, offset in stream.acked if where == partition] == list(range(20)), "all, in offset order"
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_an_agent_cancelled_in_the_moment_of_a_change_ends(turns: int) -> None:
+    """Found by the simulator: its task that gathers lost the cancellation, and the agent's end waited for it for ever."""
+    runner = BatchRunner(FakeApp(), "b", Groups().handle, size=2, seconds=60)
+    running = asyncio.ensure_future(runner.run(FakeStream()))
+    await settle()
+    runner.close()
+    await settle(turns)
+    running.cancel()
+    ended, _ = await asyncio.wait({running}, timeout=PATIENCE)
+    assert ended
