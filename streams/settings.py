@@ -110,7 +110,7 @@ class WorkerSettings(_Part):
     """Documents handled at once per agent; bounds the drain time of a rebalance."""
     batch_documents: int = Field(default=32, ge=1, le=1000)
     batch_seconds: float = Field(default=0.05, ge=0)
-    """The indexer gathers up to so many records; of [bulk] and of builds as many as come within this time, live ones wait for none."""
+    """The indexer gathers up to so many records; of [bulk] and builds as many as come in this time, live ones wait for none."""
     poison_attempts: int = Field(default=3, ge=1, le=20)
     """How often an error of an unknown kind is tried before the record is dead-lettered."""
     drain_seconds: float = Field(default=8, gt=0)
