@@ -102,6 +102,8 @@ async def test_one_trace_leads_from_the_sender_to_the_index(tansu_settings: Kafk
     assert {span.trace_id for span in [*put, *calls]} == {put[0].trace_id}
     assert said(put[-1])["docdelta.outcome"] == "indexed"
     assert SECRET.encode() not in b"".join(span.SerializeToString() for span in spans), "no text, no title"
+    assert "indexed" in stack.log(), "the line of each document is there"
+    assert SECRET not in stack.log()
 
 
 async def done(stack: Rig, *arguments: str, **environment: str) -> None:
