@@ -122,7 +122,7 @@ def door_history(seed: int) -> History:
     faults = history.faults - {"lose_seen", "lose_manifests", "kill_command"}
     return replace(
         history,
-        events=tuple(event for event in history.events if event.kind != "null"),
+        events=tuple(replace(event, bulk=False) for event in history.events if event.kind != "null"),
         faults=faults,
         fault_limit=history.fault_limit if faults else 0,
         commands=(),

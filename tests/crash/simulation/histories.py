@@ -48,6 +48,8 @@ class Event:
     title: str = TITLES[0]
     event_id: str = ""
     reindex: bool = False
+    bulk: bool = False
+    """It is sent to [bulk], and comes to [documents] when the feeder lets it."""
 
     @property
     def key(self) -> bytes:
@@ -78,7 +80,8 @@ class Event:
     def __str__(self) -> str:
         said = f" “{self.title}: {' | '.join(self.paragraphs)}”" if self.kind == "upsert" else ""
         again = " reindex" if self.reindex else ""
-        return f"{self.kind} {self.tenant}/{self.document} r{self.revision} ({self.event_id}){again}{said}"
+        lane = " through [bulk]" if self.bulk else ""
+        return f"{self.kind} {self.tenant}/{self.document} r{self.revision} ({self.event_id}){again}{lane}{said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class History:
     compaction: bool = False
     """[documents] and [parsed] are compacted now and then: a build sees no more than the newest of what stood before, and the
     newest event of a document is gone where an older one stood behind it."""
+    compactions: int = 3
+    """How often, where there is compaction."""
     repaired: bool = False
     """More is lost than anybody could mend alone. What is held against the oracle is the end of every document being sent again
     with `reindex`, after all that could go wrong has."""
@@ -128,7 +133,7 @@ def history_of(seed: int, longest: int = 14) -> History:
         seed=seed,
     )
     history = _unusual(history, random.Random(seed * 31 + 7))
-    return replace(history, events=_allowed(history))
+    return _in_lanes(replace(history, events=_allowed(history)), random.Random(seed * 37 + 11))
 
 
 def _unusual(history: History, dice: random.Random) -> History:
@@ -144,6 +149,17 @@ def _unusual(history: History, dice: random.Random) -> History:
         faults = history.faults | set(losses)
         history = replace(history, faults=faults, fault_limit=max(history.fault_limit, 3), repaired=True)
     return replace(history, compaction=True) if roll > 0.7 else history
+
+
+def _in_lanes(history: History, dice: random.Random) -> History:
+    """Return one history of four with part of its events through [bulk]: what is not settled by the order of sending alone.
+
+    Not null values, which [bulk] refuses; and not where the events' order is what the rest of a history is held against.
+    """
+    if dice.random() > 0.3 or history.commands or history.repaired or "lose_seen" in history.faults:
+        return history
+    events = (replace(e, bulk=True) if e.kind != "null" and dice.random() < 0.6 else e for e in history.events)
+    return replace(history, events=tuple(events))
 
 
 def _commands(dice: random.Random, events: int) -> tuple[Command, ...]:

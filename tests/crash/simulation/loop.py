@@ -98,4 +98,4 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+        self.complaints.append(f"{context.get('message')}: {context.get('exception')!r} {context.get('task')!r}")

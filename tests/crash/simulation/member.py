@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
+
+from faust.types import TP
 
 from chunking.document import Document
 from streams.agents.chunk_document import ChunkerAgent
@@ -19,26 +19,28 @@ from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
 from streams.agents.recheck import recheck, recheck_seen
 from streams.agents.refusals import Outbox
+from streams.controls.release import WAITED, waited_in
 from streams.errors import Stopping
+from streams.faustio.batch_runner import BatchRunner
+from streams.faustio.continuity import OffsetContinuity
+from streams.faustio.keyed_runner import KeyedRunner
+from streams.faustio.scope import headers_for
+from streams.feeder_app import FeederRunner
+from streams.lanes.feeder import Feeder
+from streams.lanes.mark import HEADER
+from streams.lanes.passed import Chases, Offsets
+from streams.lanes.precedence import BULK_YIELDS_SECONDS, Lanes, Precedence, came_live
 from streams.patience import Patience
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from tests.crash.simulation import documents
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.world import ALIAS, BATCHES, NAMES, PARSER, Index, Operation, World
+from tests.crash.simulation.runners import Intake, SimulatedApp
+from tests.crash.simulation.world import ALIAS, BATCHES, BLUE, FEEDER, NAMES, PARSER, Index, Operation, World
 
 if TYPE_CHECKING:
     from tests.crash.simulation.operators import Operator
 
 Note = Callable[[Any, str], None]
-
-
-@dataclass(eq=False, slots=True)
-class Slot:
-    """A record in its place of the queue of its partition."""
-
-    record: InRecord
-    done: bool = False
-    task: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,15 @@ class Parts:
     parser: type[ParserAgent] = ParserAgent
     chunker: type[ChunkerAgent] = ChunkerAgent
     indexer: type[IndexerAgent] = IndexerAgent
-    keyed: type[KeyedRunner] | None = None
+    keyed: type[KeyedRunner] = KeyedRunner
+    grouped: type[BatchRunner] = BatchRunner
+    feeder: type[Feeder] = Feeder
     log: type[Log] | None = None
     table: type[Table] | None = None
     index: type[Index] = Index
     operator: type[Operator] | None = None
     rechecks: bool = True
+    holds_commits: bool = True
     knows_lost_state: bool = True
     begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
     leaves_trace: bool = True
@@ -87,7 +92,7 @@ class Member:
     parts: Parts
     state: str = "owner"
     table: dict[bytes, bytes] = field(default_factory=dict)
-    runners: list[Runner] = field(default_factory=list)
+    runners: list[Intake] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     ticks: Iterator[int] = field(default_factory=itertools.count)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,16 +100,21 @@ class Member:
     in_grace: bool = False
     """A predecessor may still be at work: commits are held (streams/agents/recheck.py)."""
     paused: bool = False
+    chases: Chases = field(default_factory=Chases)
+    looked_at: dict[int, Offsets] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.table = self.world.recovered_table(self.group, self.partition)
         table = (self.parts.table or Table)(self)
-        keyed = self.parts.keyed or KeyedRunner
+        self._app, self._lanes = SimulatedApp(self), Lanes()
         self.manifests = Manifests(table)
+        if self.group == FEEDER:
+            self._feed()
+            return
         if self.group == PARSER:
             order = self.parts.order(self)
             parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2, order=order)
-            self.runners = [keyed(self, NAMES.documents, parser.handle)]
+            self.runners = [self._one_by_one(NAMES.documents, parser.handle)]
             return
         embedder, index, counter, batch = Embedder(self), IndexPort(self), documents.token_counter(), BATCHES[self.group]
         self.chunker = self.parts.chunker(
@@ -120,10 +130,77 @@ class Member:
             self.chunker.begun_empty.add(self.partition)
         if self.parts.leaves_trace:
             self.world.begun.add((self.group, self.partition))
-        self.runners = [
-            keyed(self, NAMES.parsed, self.chunker.handle),
-            BatchRunner(self, batch.changes, self.indexer.handle),
-        ]
+        self.runners = [self._one_by_one(NAMES.parsed, self.chunker.handle), self._by_groups(batch.changes, self.indexer.handle)]
+
+    def _one_by_one(self, topic: str, handle: Callable[[InRecord], Awaitable[None]]) -> Intake:
+        """Return a runner of a record a call, with the precedence of live work as the apps have it."""
+        precedence = Precedence(self._lanes)
+
+        async def handle_in_turn(record: InRecord) -> None:
+            async with precedence.turn(record, self.stopping):
+                await handle(record)
+
+        return Intake(self, topic, self.parts.keyed(self._app, topic, handle_in_turn, in_flight=6))
+
+    def _by_groups(self, topic: str, handle: Callable[[Sequence[InRecord]], Awaitable[None]]) -> Intake:
+        """Return a runner of a group a call, as streams/batch_app.py has it. Nothing of its topic may be skipped."""
+
+        async def handle_in_turn(records: Sequence[InRecord]) -> None:
+            if all(came_live(record) for record in records):
+                with self._lanes.busy():
+                    await handle(records)
+                return
+            async with self._lanes.yielding(BULK_YIELDS_SECONDS):
+                await handle(records)
+
+        place = TP(topic, self.partition)
+        self._app.consumer._committed_offset[place] = self.world.committed[self.group, topic, self.partition]
+        runner = self.parts.grouped(
+            self._app, topic, handle_in_turn, 4, 0.05, continuity=OffsetContinuity(), at_once=2, goes_first=came_live
+        )
+        return Intake(self, topic, runner)
+
+    def _feed(self) -> None:
+        """Be a feeder: [bulk] to [documents]."""
+        world = self.world
+
+        async def forward(record: InRecord, mark: bytes) -> None:
+            headers = {**record.headers, HEADER: mark, WAITED: waited_in(record)}
+            what = f"publish {NAMES.documents}, from {record.topic}@{record.offset}: {_short(record.value or b'')}"
+            await self.perform("publish", what, lambda: world.append(NAMES.documents, record.key, record.value, headers))
+
+        def served() -> str | None:
+            batch = world.ledger.served(ALIAS)
+            return None if batch is None else batch.batch
+
+        name = f"{self.generation:016x}"
+        self.feeder = self.parts.feeder(name, self.outbox("parser"), forward, served, self.loop.time)
+        self.feeder.listening = True
+        runner = FeederRunner(self._app, NAMES.bulk, self.feeder.handle, 6, self.feeder.turn_away)
+        self.runners = [Intake(self, NAMES.bulk, runner)]
+        self.outcomes_heard = world.outcomes
+
+    def hear(self) -> None:
+        """Tell the feeder of the outcomes that came since it heard of some. It begins with those that come."""
+        before, self.outcomes_heard = self.outcomes_heard, self.world.outcomes
+        for place, known in before.items():
+            for record in self.world.logs[place][known:]:
+                self.feeder.heard(record)
+
+    @property
+    def stages(self) -> dict[int, Offsets]:
+        """Return how far the stages behind the feeder are."""
+        batch, world = BLUE, self.world
+        stages = (PARSER, NAMES.documents), (batch.name, NAMES.parsed), (batch.name, batch.changes)
+        return {
+            number: Offsets(*((world.committed[group, topic, number], len(world.logs[topic, number])) for group, topic in stages))
+            for number in range(world.partitions)
+        }
+
+    def chase(self) -> None:
+        """Have the feeder forget what is through without an outcome (streams/lanes/passed.py)."""
+        self.looked_at = self.stages
+        self.feeder.through(self.chases.look(self.feeder.overdue(0.0), self.looked_at))
 
     def __str__(self) -> str:
         return f"{self.group}/{self.partition} g{self.generation}{'' if self.state == 'owner' else ' ' + self.state}"
@@ -170,6 +247,26 @@ class Member:
         self.state = "dead"
         for task in list(self.tasks):
             task.cancel()
+        for intake in self.runners:
+            intake.die()
+
+    def give_up(self) -> None:
+        """Begin nothing more, and let what is in work end or stop waiting (streams/faustio/app.py: `drain`)."""
+        self.state = "draining"
+        for intake in self.runners:
+            intake.runner.close()
+        self.stopping.set()
+
+    def pause(self) -> None:
+        """Begin nothing more until the re-check is through."""
+        self.paused = True
+        for intake in self.runners:
+            intake.runner.hold()
+
+    @property
+    def is_closed(self) -> bool:
+        """True when no record is handed out."""
+        return self.stopping.is_set() or self.paused
 
     def recheck(self) -> None:
         """Do over what a predecessor may have undone."""
@@ -180,6 +277,10 @@ class Member:
             except Stopping:
                 return
             self.in_grace = self.paused = False
+            for intake in self.runners:
+                intake.handled.clear()
+                if self.state != "draining":
+                    intake.runner.reopen()
 
         self.start(work())
 
@@ -194,122 +295,7 @@ class Member:
     @property
     def idle(self) -> bool:
         """True when no handler is at work."""
-        return not self.tasks
-
-
-class Runner(ABC):
-    """Both runners' acknowledgement: in offset order (streams/faustio/runner.py)."""
-
-    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
-        self.member, self.topic, self.handle = member, topic, handle
-        self.place = (member.group, topic, member.partition)
-        self.position = member.world.committed[self.place]
-        self.acked = self.began = self.position
-        self.slots: deque[Slot] = deque()
-
-    @property
-    def log(self) -> list[InRecord]:
-        return self.member.world.logs[self.topic, self.member.partition]
-
-    @property
-    def handled(self) -> list[InRecord]:
-        """Return what was taken so far."""
-        return [record for record in self.log[self.began : self.position] if self.is_there(record)]
-
-    def is_there(self, record: InRecord) -> bool:
-        """Return whether compaction has left a record."""
-        return (record.topic, record.partition, record.offset) not in self.member.world.gone
-
-    @property
-    def can_deliver(self) -> bool:
-        """True when there is a record to take, and room."""
-        member = self.member
-        while self.position < len(self.log) and not self.is_there(self.log[self.position]):
-            self.position += 1
-            if not self.slots:
-                self.acked = self.position
-        return self.position < len(self.log) and not member.stopping.is_set() and not member.paused and self._has_room()
-
-    @abstractmethod
-    def _has_room(self) -> bool:
-        """Return whether another record may be taken."""
-
-    @abstractmethod
-    def deliver(self, most: int) -> None:
-        """Take records and start their handler."""
-
-    def _take(self) -> Slot:
-        slot = Slot(self.log[self.position])
-        self.position += 1
-        self.slots.append(slot)
-        return slot
-
-    async def _work(self, slots: Sequence[Slot], argument: Any) -> None:
-        try:
-            await self.handle(argument)
-        except Stopping:
-            return
-        except Exception as error:  # noqa: BLE001  (whatever leaves an agent is a finding)
-            self.member.fail(f"{self.member} {self.topic}: {type(error).__name__} left the agent: {error}")
-            return
-        for slot in slots:
-            slot.done = True
-        if self.member.state != "dead":
-            self.acknowledge()
-
-    def acknowledge(self) -> None:
-        """Pass every record up to the first that is not done."""
-        while self.slots and self.slots[0].done:
-            self.acked = self.slots.popleft().record.offset + 1
-
-
-class KeyedRunner(Runner):
-    """Keys at once, one at a time per key."""
-
-    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
-        super().__init__(member, topic, handle)
-        self.tails: dict[bytes, Slot] = {}
-
-    def _has_room(self) -> bool:
-        return len(self.slots) < 6
-
-    def deliver(self, most: int) -> None:
-        slot = self._take()
-        self.member.note(self.member, f"takes {self.topic}@{slot.record.offset}")
-        before = self.tails.get(slot.record.key) if slot.record.key is not None else None
-        slot.task = self.member.start(self._in_turn(slot, before))
-        if slot.record.key is not None:
-            self.tails[slot.record.key] = slot
-
-    async def _in_turn(self, slot: Slot, before: Slot | None) -> None:
-        if before is not None and before.task is not None:
-            await asyncio.wait([before.task])
-            if not before.done:
-                return
-        await self._work([slot], slot.record)
-
-
-class BatchRunner(Runner):
-    """Groups, two at a time that share no key, acknowledged as a whole."""
-
-    def __init__(self, member: Member, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
-        super().__init__(member, topic, handle)
-        self.groups: list[tuple[asyncio.Task[None], set[bytes | None]]] = []
-
-    def _has_room(self) -> bool:
-        self.groups = [(task, keys) for task, keys in self.groups if not task.done()]
-        return len(self.groups) < 2 and self._is_free()
-
-    def _is_free(self) -> bool:
-        return not any(self.log[self.position].key in keys for _, keys in self.groups)
-
-    def deliver(self, most: int) -> None:
-        slots = []
-        while len(slots) < most and self.position < len(self.log) and self._is_free():
-            slots.append(self._take())
-        self.member.note(self.member, f"takes {self.topic}@{slots[0].record.offset}..{slots[-1].record.offset}")
-        task = self.member.start(self._work(slots, [slot.record for slot in slots]))
-        self.groups.append((task, {slot.record.key for slot in slots}))
+        return not self.tasks and not any(intake.runner.in_flight for intake in self.runners)
 
 
 def order_of(member: Member) -> Order:
@@ -341,8 +327,9 @@ class Log:
         self._member = member
 
     async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+        headers = dict(headers_for(key))
         await self._member.perform(
-            "publish", f"publish {topic} {_short(value)}", lambda: self._member.world.append(topic, key, value)
+            "publish", f"publish {topic} {_short(value)}", lambda: self._member.world.append(topic, key, value, headers)
         )
 
     def trace_id(self, key: bytes) -> str:

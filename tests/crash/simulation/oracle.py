@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from chunking.document import DocumentKey
 from chunking.manifest import Manifest
 from schemas.codec import UndecodableRecord, decode
 from schemas.dead_letter import DeadLetter
-from schemas.document_change import DocumentChange
+from schemas.document_change import AGAIN, DocumentChange
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import split_document_key
@@ -108,7 +109,7 @@ def complaints(
     repaired: only the last of the events, one a document, are held against it. ordered: [documents] must end in the newest of each.
     two_owners: a good event may have been a dead letter, if it has healed.
     """
-    if not repaired:
+    if not (repaired or world.logs[NAMES.bulk, 0] or world.logs[NAMES.bulk, world.partitions - 1]):
         events = _named(world, events)
     verdicts = judge(events)
     found = _outcomes(world, verdicts, two_owners)
@@ -135,6 +136,24 @@ def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(named)
 
 
+def as_they_came(world: World) -> tuple[Event, ...]:
+    """Return the events in the order of [documents], where some came through [bulk]: what was said again is none, and what the
+    feeder passed on twice is the same event again."""
+    came = []
+    for record in world.records(NAMES.documents):
+        if AGAIN not in record.headers:
+            event = event_of(record.key, record.value)
+            place = f"{record.topic}-{record.partition}-{record.offset}"
+            came.append(replace(event, event_id=place) if event.kind == "null" else event)
+    return tuple(came)
+
+
+def never_passed_on(world: World, events: tuple[Event, ...]) -> list[str]:
+    """Return what was sent and never stood in [documents]."""
+    there = {(record.key, record.value) for record in world.records(NAMES.documents)}
+    return [f"never passed on: {event}" for event in events if (event.key, event.value) not in there]
+
+
 def _order(world: World, verdicts: Verdicts) -> list[str]:
     """Return the documents of which compaction would leave something else in [documents] than their newest revision."""
     last = {record.key: record for record in world.records(NAMES.documents)}
@@ -157,7 +176,7 @@ def event_of(key: bytes | None, value: bytes | None) -> Event:
     try:
         change = decode(value, DocumentChange)
     except UndecodableRecord:
-        return Event("garbage", tenant, name)
+        return Event("garbage", tenant, name, event_id=json.loads(value)["what"])
     text = (change.content.text or "") if change.content is not None else ""
     paragraphs = tuple(text.split("\n\n")) if text else ()
     return Event(change.op, tenant, name, change.revision, paragraphs, change.title or TITLES[0], change.event_id, change.reindex)

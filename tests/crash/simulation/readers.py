@@ -1,22 +1,26 @@
 """Readers: the law at every moment, not only at the end: a living document is never taken apart before its next revision stands,
-and readers are not moved to a batch before it holds what was there when its build began."""
+what is told to be indexed is there, and readers are not moved to a batch before it holds what was there when its build began."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from schemas.codec import decode
 from schemas.document_change import AGAIN
+from schemas.receipt import Receipt
 from schemas.record import document_key
-from streams.ports import IndexPlan
+from streams.ports import IndexPlan, InRecord
 from tests.crash.simulation.histories import UNREADABLE, History
 from tests.crash.simulation.oracle import clean_build, document_complaints, judge
-from tests.crash.simulation.world import BLUE, GREEN, NAMES, SimulatedBatch, World
+from tests.crash.simulation.world import BATCHES, BLUE, GREEN, NAMES, SimulatedBatch, World
 
 
 class Readers:
-    """Looks at every removal: a document of which some revision is whole in the index must have one that is whole after it; and at
-    every switch: documents without an edit since the build began must be in the new batch as they are.
+    """Looks at every removal: a document of which some revision is whole in the index must have one that is whole after it; at
+    every receipt of an indexer: of what is indexed each chunk is there, of what is deleted none; and at every switch: documents
+    without an edit since the build began must be in the new batch as they are.
 
     Documents that are ended or emptied on the way are left out of the first, and histories where two owners or a lost table make
     it impossible out of both.
@@ -29,6 +33,11 @@ class Readers:
         self._revisions: dict[tuple[str, bytes], list[frozenset[str]]] = {}
         if not history.faults.isdisjoint({"zombie", "lose_manifests", "lose_seen"}):
             return
+        world.at_receipt = self.at_receipt
+        told = [event for event in history.events if event.kind in ("upsert", "delete")]
+        numbered = Counter((event.key, event.revision) for event in told)
+        # Of equal revisions the later one may be planned already, and what the first leaves is the later one's to clear.
+        self._said = {(event.event_id, event.key): event for event in told if numbered[event.key, event.revision] == 1}
         world.before_switch = self.before_switch
         for batch in (BLUE, GREEN) if history.commands else (BLUE,):
             self._watch(batch)
@@ -52,6 +61,22 @@ class Readers:
         if whole and all(chunk_id in revision for revision in whole):
             name = f"{batch.name} {plan.tenant_id}/{plan.document_id}"
             self._fail(f"{name}: revision {plan.revision} removes a chunk before the next one is whole")
+
+    def at_receipt(self, record: InRecord) -> None:
+        """Complain about an outcome that is told before it is so."""
+        receipt = decode(record.value or b"", Receipt)
+        event = self._said.get((receipt.event_id, record.key or b""))
+        if event is None or receipt.stage != "indexer" or receipt.outcome not in ("indexed", "unchanged"):
+            return
+        stored = self._world.indexes[receipt.batch]
+        mine = {point.chunk_id for point in stored.of_document(receipt.tenant_id, receipt.document_id)}
+        if event.kind == "delete":
+            wrong = bool(mine)
+        else:
+            chunks = clean_build(BATCHES[receipt.batch], event.key, (event.paragraphs, event.title))
+            wrong = not {chunk.chunk_id for chunk in chunks} <= mine
+        if wrong:
+            self._fail(f"{receipt.batch}: {event} is told as {receipt.outcome} before it is so")
 
     def before_switch(self, collection: str) -> None:
         """Complain about what readers would miss in the batch that was built."""

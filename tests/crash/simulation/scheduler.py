@@ -14,11 +14,12 @@ from streams.errors import Unavailable, UsageError
 from streams.steps import plan_changes
 from tests.crash.simulation.histories import Command, History, repairs
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.member import Member, Parts, Runner
+from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Killed, Operator, in_thread
-from tests.crash.simulation.oracle import complaints, judge
+from tests.crash.simulation.oracle import as_they_came, complaints, judge, never_passed_on
 from tests.crash.simulation.readers import Readers
-from tests.crash.simulation.world import BLUE, NAMES, PARSER, Operation, World
+from tests.crash.simulation.runners import Intake
+from tests.crash.simulation.world import BLUE, FEEDER, NAMES, PARSER, Operation, World
 
 STEP_LIMIT = 20_000
 """A history that is not drained by then never will be."""
@@ -52,7 +53,7 @@ class Simulation:
         self._operators: list[Operator] = []
         self._ended: list[str] = []
         self._hosted: set[str] = set()
-        self._compactions = 3 if self.history.compaction else 0
+        self._compactions = self.history.compactions if self.history.compaction else 0
         self.loop.executor = in_thread
         Readers(self.history, self.world, self.failures.append)
 
@@ -61,6 +62,8 @@ class Simulation:
         with self.loop.running(), _silence(), _part_size(700 if self.history.small_parts else None):
             self._host(PARSER)
             self._host(BLUE.name)
+            if self._feeds:
+                self._host(FEEDER)
             for _ in range(STEP_LIMIT):
                 self.loop.run_ready()
                 if self.failures or not (self._step() or self._repair()):
@@ -72,6 +75,9 @@ class Simulation:
                 one.die()
             self.loop.run_ready()
         self.failures += self.loop.complaints
+        if self._feeds:
+            self.failures += never_passed_on(self.world, self._events)
+            self._events = as_they_came(self.world)
         two_owners = "zombie" in self.history.faults
         return self.failures or complaints(self.world, self._events, self.history.repaired, self._is_ordered, two_owners)
 
@@ -103,7 +109,8 @@ class Simulation:
             for runner in member.runners:
                 if runner.can_deliver:
                     choices.append((self._weights["index" if runner.topic != NAMES.parsed else "chunk"], self._deliver(runner)))
-                if member.state == "owner" and not member.in_grace and runner.acked > self.world.committed[runner.place]:
+                held = member.in_grace and self.parts.holds_commits
+                if member.state == "owner" and not held and runner.acked > self.world.committed[runner.place]:
                     choices.append((self._weights["commit"] * 0.5, lambda runner=runner: self._commit(runner)))
         if self.loop.has_timer:
             choices.append((self._weights["timer"], self.loop.fire_timer))
@@ -128,7 +135,25 @@ class Simulation:
                 choices.append((1.0, lambda operator=operator: self._end(operator)))
         if self._compactions:
             choices.append((0.1, self._compact))
+        for member in self.members if self._feeds else ():
+            if member.group == FEEDER and not member.feeder.idle:
+                if member.outcomes_heard != self.world.outcomes:
+                    choices.append((0.5, lambda member=member: self._hear_outcomes(member)))
+                elif member.feeder.window.under_way and member.looked_at != member.stages:
+                    choices.append((0.5, lambda member=member: self._chase(member)))
         return choices
+
+    @property
+    def _feeds(self) -> bool:
+        return any(event.bulk for event in self._events)
+
+    def _hear_outcomes(self, member: Member) -> None:
+        member.hear()
+        self.note(member, "hears of outcomes")
+
+    def _chase(self, member: Member) -> None:
+        self.note(member, "asks what is through without an outcome")
+        member.chase()
 
     # What happens in good order
 
@@ -195,7 +220,7 @@ class Simulation:
             self.history.eager_store,
             self.parts,
         )
-        member.in_grace = self.parts.rechecks and bool(self._zombies(group, partition))
+        member.in_grace = self.parts.rechecks and group != FEEDER and bool(self._zombies(group, partition))
         self.members.append(member)
         self.note(member, f"owns the partition, from {[runner.position for runner in member.runners]}")
         return member
@@ -203,14 +228,15 @@ class Simulation:
     def _produce(self) -> None:
         event = self._events[self._produced]
         self._produced += 1
-        record = self.world.append(NAMES.documents, event.key, event.value)
+        topic = NAMES.bulk if event.bulk else NAMES.documents
+        record = self.world.append(topic, event.key, event.value)
         self.world.produced.append(record)
         self.note("producer", f"{record.topic}@{record.offset}: {event}")
 
-    def _deliver(self, runner: Runner) -> Callable[[], None]:
+    def _deliver(self, runner: Intake) -> Callable[[], None]:
         return lambda: runner.deliver(self._dice.randint(1, 4))
 
-    def _commit(self, runner: Runner) -> None:
+    def _commit(self, runner: Intake) -> None:
         self.world.committed[runner.place] = runner.acked
         self.note(runner.member, f"commits {runner.topic}@{runner.acked}")
 
@@ -257,10 +283,10 @@ class Simulation:
         for member in self.members:
             if member.in_grace and member.state == "owner" and not self._zombies(member.group, member.partition):
                 if not member.paused:
-                    member.paused = True
+                    member.pause()
                     self.note(member, "grace is over")
                     return True
-                if member.idle and not any(slot for runner in member.runners for slot in runner.slots):
+                if member.idle:
                     self.note(member, "checks again")
                     member.recheck()
                     return True
@@ -341,8 +367,7 @@ class Simulation:
             return False
         member = self._dice.choice(owners)
         self.note(member, "gives the partition up")
-        member.state = "draining"
-        member.stopping.set()
+        member.give_up()
         return True
 
     def _do_lose_manifests(self) -> bool:

@@ -6,6 +6,7 @@ import os
 
 from tests.crash.simulation.campaign import first_failure, only
 from tests.crash.simulation.histories import FAULTS, UNEMBEDDABLE, Command, Event, History, history_of
+from tests.crash.simulation.kinds import two_owners
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.shrinking import shrunk
 
@@ -28,6 +29,12 @@ def test_rollouts_end_with_both_batches_right_and_readers_where_the_ledger_says(
 def test_in_11_two_owners_at_once_end_with_the_newest_revision() -> None:
     failing = first_failure(range(10_000, 10_300), bend=only("zombie"))
     assert failing is None, f"the shortest history that fails:\n{shrunk(failing)}"
+
+
+def test_two_owners_over_compacted_logs_leave_nothing_that_their_successor_does_not_know() -> None:
+    """Found at seed 34095: the first owner of a build had left no trace, and its successor asked the index nothing."""
+    failing = next((seed for seed in range(34_000, 34_100) if Simulation(two_owners(seed)).run()), None)
+    assert failing is None, f"python -m tests.crash.simulation --kind two-owners --seed {failing} --histories 1"
 
 
 def test_removals_of_a_refused_delta_are_owed_by_the_one_that_overtakes_it() -> None:
@@ -77,5 +84,6 @@ def test_the_histories_hold_every_kind_of_event_and_fault() -> None:
     }
     assert any(history.repaired and history.commands for history in histories)
     assert any(history.compaction for history in histories)
+    assert {event.kind for history in histories for event in history.events if event.bulk} == {"upsert", "delete", "garbage"}
     assert any(event.reindex for history in histories for event in history.events)
     assert any(not event.paragraphs for history in histories for event in history.events if event.kind == "upsert")

@@ -24,6 +24,8 @@ NAMES = TopicNames("sim")
 ALIAS = "sim"
 PARSER = "parser"
 """The parser's consumer group. That of a batch has its name."""
+FEEDER = "feeder"
+"""The consumer group that feeds [documents] from [bulk]."""
 
 
 @dataclass(eq=False)
@@ -158,6 +160,8 @@ class World:
     pending: list[Operation] = field(default_factory=list)
     before_switch: Callable[[str], None] = lambda collection: None
     """Told of a collection before readers are moved to it."""
+    at_receipt: Callable[[InRecord], None] = lambda record: None
+    """Told of a receipt when the broker has it."""
     launched: dict[bytes, int] = field(default_factory=dict)
     """Documents that were settled when the build began, and their records in [documents] then."""
     gone: set[tuple[str, int, int]] = field(default_factory=set)
@@ -199,6 +203,12 @@ class World:
                 waiting.add(record.key)
         return {key: count for key, count in counts.items() if key not in waiting}
 
+    @property
+    def outcomes(self) -> dict[tuple[str, int], int]:
+        """Return how many receipts and dead letters there are, by topic and partition."""
+        topics = (NAMES.receipts, NAMES.dead_letters)
+        return {(topic, number): len(self.logs[topic, number]) for topic in topics for number in range(self.partitions)}
+
     def lag(self, group: str, topic: str) -> list[int]:
         """Return records that a group has not committed, by partition."""
         return [len(self.logs[topic, n]) - self.committed[group, topic, n] for n in range(self.partitions)]
@@ -213,6 +223,8 @@ class World:
         log = self.logs[topic, partition]
         record = InRecord(topic, partition, len(log), key, value, headers or {})
         log.append(record)
+        if topic == NAMES.receipts:
+            self.at_receipt(record)
         return record
 
     def records(self, topic: str) -> list[InRecord]:

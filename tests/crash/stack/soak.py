@@ -18,6 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,11 @@ def _handles(pid: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
 
 
 async def soak(hours: float, every: float, out: Path, seed: int) -> int:
