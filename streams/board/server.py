@@ -61,7 +61,8 @@ class Sections:
         """Return the sections that changed after a tick, as (name, JSON); none when nothing does within `patience` seconds."""
         async with self._moved:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._moved.wait_for(lambda: self.tick > tick), patience)
+                async with asyncio.timeout(patience):  # wait_for of 3.11 loses a cancellation in the moment of a change
+                    await self._moved.wait_for(lambda: self.tick > tick)
             return [(name, text) for name, (when, text) in self._told.items() if when > tick]
 
 
