@@ -64,6 +64,8 @@ class BatchRunner(Runner):
         self._keys_at_work: set[bytes] = set()
         self._groups_at_work = {True: 0, False: 0}
         """Those that went first, and the others."""
+        self._due: float | None = None
+        """When the next group of others begins, full or not: however many go first meanwhile, it waits no longer for that."""
         self._changed = asyncio.Event()
 
     async def run(self, stream: Any) -> None:
@@ -102,17 +104,19 @@ class BatchRunner(Runner):
 
     async def _gather(self) -> bool:
         """Return when a group may begin: True for one that goes first."""
-        loop, until = asyncio.get_running_loop(), None
+        loop = asyncio.get_running_loop()
         while True:
             if self._has_room(first=True) and pick(self._waiting, self._keys_at_work, 1, first_only=True):
                 return True
             if not self._has_room(first=False) or not pick(self._waiting, self._keys_at_work, 1):
-                until = None
+                self._due = None
                 await self._next_change()
                 continue
-            until = until or loop.time() + self._seconds
-            left = until - loop.time()
+            if self._due is None:
+                self._due = loop.time() + self._seconds
+            left = self._due - loop.time()
             if len(self._waiting) >= self._size or left <= 0:
+                self._due = None
                 return False
             await self._next_change(left)
 

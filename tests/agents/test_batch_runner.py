@@ -226,6 +226,21 @@ async def test_what_goes_first_waits_neither_for_company_nor_for_the_groups_of_o
     running.cancel()
 
 
+async def test_what_goes_first_all_day_does_not_keep_others_from_their_group() -> None:
+    groups = Groups()
+    stream = FakeStream([event(0)])
+    runner = BatchRunner(FakeApp(), "b", groups.handle, size=100, seconds=0.3, goes_first=goes_first)
+    running = asyncio.ensure_future(runner.run(stream))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            offset = 0
+            while not any(0 in group for group in groups.came):
+                stream.push(live(offset := offset + 1))
+                await settle()
+    finally:
+        running.cancel()
+
+
 async def test_nothing_passes_a_record_of_its_own_key() -> None:
     groups = Groups()
     stream = FakeStream([event(0, "k"), live(1, "k"), live(2, "other")])
