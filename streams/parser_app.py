@@ -23,7 +23,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
 from streams.kafka.read import record_at
-from streams.lanes.precedence import Lanes, Precedence
+from streams.lanes.precedence import BULK_AT_ONCE, Lanes, Precedence
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.sandbox import ParsePool
@@ -66,7 +66,8 @@ def build_parser_app(
         order=_order(app, settings, patience),
     )
 
-    precedence = Precedence(lanes)
+    at_once = max(BULK_AT_ONCE, 2 * settings.parser.processes)  # one that is parsed and one that comes next, each
+    precedence = Precedence(lanes, asyncio.Semaphore(at_once))
 
     async def parse(record: InRecord) -> None:
         await following.turn("parser", app.leaving)

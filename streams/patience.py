@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,6 +19,22 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 LONGEST_ASKED_SECONDS = 600.0
 """A longer `retry_after` is somebody's mistake, and would look like a worker that hangs."""
+
+Aside = Callable[[], AbstractContextManager[None]]
+_aside: ContextVar[Aside] = ContextVar("docdelta_aside", default=nullcontext)
+
+
+@contextmanager
+def standing_aside(aside: Aside) -> Iterator[None]:
+    """Have `aside()` entered for as long as anything that the block calls waits for somebody who is away.
+
+    For whoever keeps others waiting while the block is at work. Tasks of the block may wait side by side, and outlive it.
+    """
+    token = _aside.set(aside)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
 
 
 @dataclass(slots=True)
@@ -57,8 +75,9 @@ class Patience:
 
     async def pause(self, seconds: float, what: str) -> None:
         """Wait, or raise Stopping as soon as the worker stops."""
-        try:
-            await asyncio.wait_for(self.stopping.wait(), seconds)
-        except TimeoutError:
-            return
+        with _aside.get()():
+            try:
+                await asyncio.wait_for(self.stopping.wait(), seconds)
+            except TimeoutError:
+                return
         raise Stopping("shutting down", what=what)

@@ -3,6 +3,9 @@
 Live work waits for what the event loop has just begun, one slice of texts and one small group of writes at most. Bulk and builds
 begin their next piece when no live work is in hand: a build waits for seconds, since nobody reads it yet; bulk for a moment, since
 people wait for it as well, if not as much, and live work that goes on all day must not stop it.
+
+What waits for somebody who is away (`Patience`) is not in hand meanwhile: a page whose host is down would slow all others for as
+long as that takes.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 
 from streams.errors import Stopping
 from streams.lanes.mark import HEADER
+from streams.patience import standing_aside
 from streams.ports import Embedder, InRecord, Vector
 
 SLICE_TEXTS = 8
@@ -22,7 +26,7 @@ SLICE_TEXTS = 8
 GROUP_DOCUMENTS = 8
 """Documents of a build or of bulk that are indexed at once: their writes stand before a live one."""
 BULK_AT_ONCE = 4
-"""Bulk records that a stage has begun: enough to be busy while the broker confirms, few enough to be out of the way soon."""
+"""Bulk records that a stage has at work: enough to be busy while the broker confirms, few enough to be out of the way soon."""
 BULK_YIELDS_SECONDS = 0.1
 """How long live work may keep a piece of bulk waiting: a live record needs a moment a stage, or waits for something itself."""
 STARVED_SECONDS = 5.0
@@ -52,15 +56,22 @@ class Lanes:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Mark live work for as long as the block takes."""
-        self.live += 1
-        self._quiet.clear()
+        """Mark live work for as long as the block takes, and waits for nobody who is away."""
+        work = _InHand(self)
+        self.count(1)
         try:
-            yield
+            with standing_aside(work.aside):
+                yield
         finally:
-            self.live -= 1
-            if not self.live:
-                self._quiet.set()
+            work.end()
+
+    def count(self, more: int) -> None:
+        """Take note of one piece of live work more or less."""
+        self.live += more
+        if self.live:
+            self._quiet.clear()
+        else:
+            self._quiet.set()
 
     @asynccontextmanager
     async def yielding(self, seconds: float) -> AsyncIterator[None]:
@@ -82,9 +93,54 @@ class Lanes:
                     await self._quiet.wait()
 
 
+@dataclass(eq=False, slots=True)
+class _InHand:
+    """One piece of live work. Several of its tasks may wait for somebody at once, also beyond its end."""
+
+    lanes: Lanes
+    waits: int = 0
+    over: bool = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self._wait(1)
+        try:
+            yield
+        finally:
+            self._wait(-1)
+
+    def end(self) -> None:
+        if not self.waits:
+            self.lanes.count(-1)
+        self.over = True
+
+    def _wait(self, more: int) -> None:
+        before, self.waits = self.waits, self.waits + more
+        if not self.over and bool(before) != bool(self.waits):
+            self.lanes.count(1 if before else -1)
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """Room of one bulk record, given up at its end or when it first waits for somebody: it is not taken a second time."""
+
+    room: asyncio.Semaphore
+    left: bool = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self.leave()
+        yield
+
+    def leave(self) -> None:
+        if not self.left:
+            self.left = True
+            self.room.release()
+
+
 @dataclass(slots=True)
 class Precedence:
-    """How one stage takes live records before bulk ones. `room`: so many bulk records may be begun at once."""
+    """How one stage takes live records before bulk ones. `room`: so many bulk records may be at work at once."""
 
     lanes: Lanes
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BULK_AT_ONCE))
@@ -99,10 +155,16 @@ class Precedence:
             with self.lanes.busy():
                 yield
             return
-        async with self.room, self.lanes.yielding(BULK_YIELDS_SECONDS):
-            if leaving.is_set():
-                raise Stopping("not begun before the partition is given up")
-            yield
+        await self.room.acquire()
+        seat = _Seat(self.room)
+        try:
+            with standing_aside(seat.aside):
+                async with self.lanes.yielding(BULK_YIELDS_SECONDS):
+                    if leaving.is_set():
+                        raise Stopping("not begun before the partition is given up")
+                    yield
+        finally:
+            seat.leave()
 
 
 @dataclass(frozen=True, slots=True)

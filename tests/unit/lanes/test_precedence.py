@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from streams.errors import Stopping
+from streams.errors import Stopping, Unavailable
 from streams.lanes.mark import HEADER, mark
 from streams.lanes.precedence import BULK_AT_ONCE, SLICE_TEXTS, LaneEmbedder, Lanes, Precedence, came_live
+from streams.patience import Patience
 from streams.ports import InRecord, Vector
 from tests.support.patience import PATIENCE
 
@@ -134,6 +135,70 @@ async def test_bulk_that_waits_for_its_turn_stops_when_the_app_leaves() -> None:
         leaving.set()
     with pytest.raises(Stopping):
         await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def _away() -> None:
+    raise Unavailable("its host is down")
+
+
+async def test_a_live_record_that_waits_for_somebody_keeps_nobody_waiting() -> None:
+    lanes, leaving, patience = Lanes(), asyncio.Event(), Patience(first=LONG, longest=LONG)
+    stage, back = Precedence(lanes), asyncio.Event()
+
+    async def handle() -> None:
+        async with stage.turn(record(1), leaving):
+            with pytest.raises(Stopping):
+                await asyncio.gather(patience.hold(_away, "fetching content"), patience.hold(_away, "writing points"))
+            await back.wait()
+
+    handling = asyncio.create_task(handle())
+    await settle()
+    await asyncio.wait_for(lanes.quiet(LONG), PATIENCE)
+    patience.stopping.set()
+    await settle()
+    assert lanes.live == 1, "it goes on, and is in hand again"
+    back.set()
+    await asyncio.wait_for(handling, PATIENCE)
+    assert lanes.live == 0
+    await asyncio.wait_for(lanes.quiet(LONG), PATIENCE)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+async def test_a_wait_that_outlives_its_record_changes_no_count(bulk: bool) -> None:
+    lanes, patience = Lanes(), Patience(first=LONG, longest=LONG)
+    stage = Precedence(lanes)
+    async with stage.turn(record(1, bulk=bulk), asyncio.Event()):
+        outliving = asyncio.create_task(patience.hold(_away, "writing points"))
+        await settle()
+    assert lanes.live == 0
+    patience.stopping.set()
+    with pytest.raises(Stopping):
+        await outliving
+    assert lanes.live == 0
+    await asyncio.wait_for(lanes.quiet(LONG), PATIENCE)
+    began: list[int] = []
+    await asyncio.gather(*(_through(stage, record(n, bulk=True), asyncio.Event(), began) for n in range(BULK_AT_ONCE)))
+    assert len(began) == BULK_AT_ONCE
+    assert stage.room._value == BULK_AT_ONCE, "room is given back once"
+
+
+async def test_bulk_that_waits_for_somebody_takes_no_room_of_the_rest() -> None:
+    lanes, leaving, began = Lanes(), asyncio.Event(), list[int]()
+    stage, patience = Precedence(lanes), Patience(first=LONG, longest=LONG)
+
+    async def stuck(one: InRecord) -> None:
+        async with stage.turn(one, leaving):
+            await patience.hold(_away, "fetching content")
+
+    held = [asyncio.create_task(stuck(record(n, bulk=True))) for n in range(2 * BULK_AT_ONCE)]
+    await settle()
+    others = [asyncio.create_task(_through(stage, record(100 + n, bulk=True), leaving, began)) for n in range(2 * BULK_AT_ONCE)]
+    await asyncio.wait_for(asyncio.gather(*others), PATIENCE)
+    assert sorted(began) == [100 + n for n in range(2 * BULK_AT_ONCE)]
+    patience.stopping.set()
+    ends = await asyncio.wait_for(asyncio.gather(*held, return_exceptions=True), PATIENCE)
+    assert all(isinstance(end, Stopping) for end in ends)
+    assert stage.room._value == BULK_AT_ONCE
 
 
 def test_what_came_through_bulk_is_known_by_its_mark() -> None:
