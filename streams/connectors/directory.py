@@ -91,7 +91,7 @@ class DirectoryConnector:
     @property
     def known_path(self) -> Path:
         """Where it is kept what was read of the folder's files."""
-        return self.state_path.with_suffix(".files")
+        return self.state_path.with_name(f"{self.state_path.name}.files")  # whatever the state file is called, another one
 
     def owned(self) -> AbstractContextManager[None]:
         """Hold the state file for this process. Raises UsageError when another process holds it."""
@@ -100,7 +100,7 @@ class DirectoryConnector:
     def scan(self, anew: bool = False) -> FolderScan:
         """Return what the folder holds now, in order of path. Reads files that may have changed since they were last read
         (known_files.py); with `anew` all of them."""
-        known = None if anew else KnownFiles(self.known_path, self._clock)
+        known = KnownFiles(self.known_path, self._clock, anew)
         site = load_site_file(self.root)
         site_file = self.root / SITE_FILE
         site_time = _modified_us(site_file) if site_file.exists() else 0
@@ -114,8 +114,7 @@ class DirectoryConnector:
             relative = unicodedata.normalize("NFC", place)
             said = site.files.get(relative, _NOTHING_SAID)
             files.append(self._source_file(path, place, relative, found, media_type, said, site_time, known))
-        if known is not None:
-            known.save()
+        known.save()
         return FolderScan(tuple(files), tuple(skipped), tuple(unreadable))
 
     def plan(self, *, everything: bool = False, delete: bool = False, force: bool = False, consent: str = SYNC_CONSENT) -> SyncPlan:
@@ -226,7 +225,7 @@ class DirectoryConnector:
         media_type: str,
         said: FileMetadata,
         site_time: int,
-        known: KnownFiles | None,
+        known: KnownFiles,
     ) -> SourceFile:
         """Return one file of a scan; whatever is wrong with it stands in `problem`. `place`: its path in the folder, as it is
         written there; `relative`: the same in Unicode NFC."""
@@ -243,12 +242,12 @@ class DirectoryConnector:
                     "split the page or raise it"
                 )
             else:
-                digest = known.digest(place, found) if known is not None else None
+                digest, at = known.digest(place, found), known.now()
                 if digest is None:
                     data = read_file(path)
                     digest = hashlib.sha256(data).hexdigest()
-                    if known is not None and len(data) == found.st_size:
-                        known.read(place, found, digest)
+                    if len(data) == found.st_size:
+                        known.read(place, found, digest, at)
                     problem = self._size_problem(path, len(data))
                 else:
                     problem = self._size_problem(path, found.st_size)

@@ -25,10 +25,10 @@ _VERSION = 1
 class KnownFiles:
     """Digests of files by their path in the folder. For one scan: `digest` what is known, `read` what is not, then `save`."""
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        """`path`: where it is kept. `clock`: seconds since 1970, as the file system's."""
+    def __init__(self, path: Path, clock: Callable[[], float], anew: bool = False) -> None:
+        """`path`: where it is kept. `clock`: seconds since 1970, as the file system's. `anew`: believe nothing of it."""
         self._path, self._clock = path, clock
-        self._before = _load(path)
+        self._before = {} if anew else _load(path)
         self._now: dict[str, list[object]] = {}
 
     def digest(self, name: str, found: os.stat_result) -> str | None:
@@ -39,9 +39,16 @@ class KnownFiles:
         self._now[name] = known
         return str(known[-1])
 
-    def read(self, name: str, found: os.stat_result, digest: str) -> None:
-        """Remember the digest of a file that looked so just before it was read, unless that was too soon after its last change."""
-        if max(found.st_mtime, found.st_ctime) + SETTLED_SECONDS <= self._clock():
+    def now(self) -> float:
+        """Return the time, to be asked for before a file is read."""
+        return self._clock()
+
+    def read(self, name: str, found: os.stat_result, digest: str, at: float) -> None:
+        """Remember the digest of a file that looked so just before it was read, unless that was too soon after its last change.
+
+        `at`: when the reading began; it may take longer than the tick that hides a change.
+        """
+        if max(found.st_mtime, found.st_ctime) + SETTLED_SECONDS <= at:
             self._now[name] = [*_looks(found), digest]
 
     def save(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from streams.connectors.directory import DirectoryConnector
 from streams.connectors.known_files import SETTLED_SECONDS, KnownFiles
+from streams.connectors.sync_state import SyncState, load_state, save_state
 
 NOW = 1_800_000_000.0
 LATER = 4_000_000_000.0
@@ -26,7 +27,7 @@ def looks(size: int = 5, modified: float = NOW - 60, changed: float = NOW - 60, 
 def remembered(folder: Path, found: os.stat_result, at: float = NOW) -> KnownFiles:
     """Return what is known in the next scan after a file that looked so was read at a time."""
     first = KnownFiles(folder / "known", lambda: at)
-    first.read("a.md", found, "digest")
+    first.read("a.md", found, "digest", at)
     first.save()
     return KnownFiles(folder / "known", lambda: at)
 
@@ -78,7 +79,7 @@ def test_a_damaged_memory_costs_one_reading(tmp_path: Path, bytes_: bytes) -> No
     (tmp_path / "known").write_bytes(bytes_)
     known = KnownFiles(tmp_path / "known", lambda: NOW)
     assert known.digest("a.md", looks()) is None
-    known.read("a.md", looks(), "digest")
+    known.read("a.md", looks(), "digest", NOW)
     known.save()
     assert KnownFiles(tmp_path / "known", lambda: NOW).digest("a.md", looks()) == "digest"
 
@@ -86,8 +87,28 @@ def test_a_damaged_memory_costs_one_reading(tmp_path: Path, bytes_: bytes) -> No
 def test_a_memory_that_can_not_be_written_is_let_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     known = KnownFiles(tmp_path / "file" / "known", lambda: NOW)
-    known.read("a.md", looks(), "digest")
+    known.read("a.md", looks(), "digest", NOW)
     known.save()
+
+
+def test_a_reading_that_takes_long_does_not_hide_a_change_at_its_begin(tmp_path: Path) -> None:
+    found = looks(changed=NOW - 1)
+    first = KnownFiles(tmp_path / "known", lambda: NOW + 60)
+    first.read("a.md", found, "digest", NOW)
+    first.save()
+    assert KnownFiles(tmp_path / "known", lambda: NOW + 60).digest("a.md", found) is None
+
+
+@pytest.mark.parametrize("name", ["state.json", "state", "state.files", "state.prod", ".files"])
+def test_what_is_known_never_lands_on_the_sync_state(tmp_path: Path, name: str) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "a.md").write_text("alpha")
+    state = tmp_path / name
+    made = DirectoryConnector(tmp_path / "site", "acme", state, clock=lambda: LATER)
+    save_state(state, SyncState(tenant="acme", root="site"))
+    made.scan()
+    made.scan()
+    assert load_state(state, "acme", tmp_path / "site").tenant == "acme"
 
 
 def fingerprints(root: Path, anew: bool = False) -> dict[str, str]:
@@ -105,7 +126,7 @@ class TestAFolder:
 
     def test_is_not_read_again_and_says_the_same(self, root: Path) -> None:
         first = fingerprints(root)
-        kept = root.parent / "state.files"
+        kept = root.parent / "state.json.files"
         kept.write_bytes(
             kept.read_bytes().replace(b'"a.md"', b'"x.md"').replace(b'"sub/b.md"', b'"a.md"').replace(b'"x.md"', b'"z"')
         )
@@ -115,12 +136,14 @@ class TestAFolder:
     def test_is_believed_until_it_looks_different(self, root: Path) -> None:
         """Damage done on purpose shows that the memory is used, and that `--all` does not use it."""
         first = fingerprints(root)
-        kept = root.parent / "state.files"
+        kept = root.parent / "state.json.files"
         whole = kept.read_text()
         digest = whole.split('"a.md":[')[1].split('"')[1]
         kept.write_text(whole.replace(digest, "0" * 64))
         assert fingerprints(root)["a.md"] != first["a.md"]
         assert fingerprints(root, anew=True) == first
+        assert fingerprints(root) == first, "and that `--all` mends it"
+        kept.write_text(whole.replace(digest, "0" * 64))
         (root / "a.md").write_text("alpha, longer")
         (root / "a.md").write_text("alpha")
         os.utime(root / "a.md", (0, 0))
