@@ -36,10 +36,14 @@ async def _ask(session: aiohttp.ClientSession, url: str) -> WorkerFacts:
         async with session.get(f"{url.rstrip('/')}/metrics") as answer:
             if answer.status != 200:
                 return WorkerFacts(url, time.time(), f"answers {answer.status}")
-            text = (await answer.content.read(LARGEST_BYTES)).decode("utf-8", "replace")
+            told = bytearray()
+            async for some in answer.content.iter_any():  # `read(n)` returns what has come so far
+                told += some
+                if len(told) > LARGEST_BYTES:
+                    return WorkerFacts(url, time.time(), f"answers more than {LARGEST_BYTES:,} bytes")
     except (aiohttp.ClientError, TimeoutError) as error:
         return WorkerFacts(url, time.time(), str(error) or type(error).__name__)
-    return read_worker(url, text, time.time())
+    return read_worker(url, told.decode("utf-8", "replace"), time.time())
 
 
 async def this_process() -> list[WorkerFacts]:
