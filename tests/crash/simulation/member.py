@@ -58,7 +58,6 @@ class Parts:
     index: type[Index] = Index
     operator: type[Operator] | None = None
     rechecks: bool = True
-    holds_commits: bool = True
     knows_lost_state: bool = True
     begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
     leaves_trace: bool = True

@@ -310,8 +310,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "bulk-passed-before-documents-has-it": Mutation(Parts(feeder=PassesWithoutWaiting), only_with=_in_two_lanes),
     "live-passes-its-own-document": Mutation(Parts(grouped=Overtakes), 3000, only_with=_in_two_lanes),
     "one-document-side-by-side": Mutation(Parts(keyed=SideBySide)),
-    "commits-within-the-grace": Mutation(Parts(holds_commits=False), 3000, ("crash", "zombie")),
-    "alias-before-the-claim": Mutation(Parts(operator=PointsFirst), 3000, only_with=_rollouts),
+    "alias-before-the-claim": Mutation(Parts(operator=PointsFirst), only_with=_rollouts),
     "acks-out-of-order": Mutation(Parts(keyed=NewestAcks)),
     "unfinished-records-acknowledged": Mutation(Parts(keyed=AcksStopped)),
     "no-deleted-mark": Mutation(Parts(chunker=ForgetsEnds), faults=("lose_seen",)),
@@ -329,5 +328,5 @@ MUTATIONS: Mapping[str, Mutation] = {
     "vectors-borrowed-whatever-their-text": Mutation(Parts(indexer=BorrowsByPlace), only_with=_rollouts),
     "reindex-that-compares-with-nothing": Mutation(Parts(chunker=TrustsManifests), 3000, only_with=_repaired),
 }
-"""Name to what is broken. Two that re-check mends nearly always are shown elsewhere: a patch over what another owner wrote
-(tests/contracts/test_index_laws.py), and a first owner without a trace (tests/agents/test_handover.py)."""
+"""Name to what is broken. Three that re-check mends nearly always are shown elsewhere: a patch over what another owner wrote
+(tests/contracts/test_index_laws.py), a first owner without a trace and commits within a grace (tests/agents/test_handover.py)."""

@@ -82,6 +82,9 @@ class Readers:
         """Complain about what readers would miss in the batch that was built."""
         if collection != GREEN.name:
             return
+        built = self._world.ledger.batches.get(GREEN.name)
+        if built is None or built.state not in ("active", "warm"):
+            self._fail("readers are moved to a batch that [batches] does not name")
         produced = [record.key for record in self._world.records(NAMES.documents) if AGAIN not in record.headers]
         for key, count in self._world.launched.items():
             if produced.count(key) == count:

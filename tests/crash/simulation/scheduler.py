@@ -12,7 +12,7 @@ import structlog
 
 from streams.errors import Unavailable, UsageError
 from streams.steps import plan_changes
-from tests.crash.simulation.histories import Command, History, repairs
+from tests.crash.simulation.histories import Command, Event, History, repairs
 from tests.crash.simulation.loop import SimulatedLoop
 from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Killed, Operator, in_thread
@@ -86,6 +86,11 @@ class Simulation:
         """Whether the parser knows at the end which revision of each document is the newest."""
         return "lose_seen" not in self.history.faults
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that the end is held against, in the order of [documents] where some came through [bulk]."""
+        return self._events
+
     def note(self, who: Any, what: str) -> None:
         """Write a line of the timeline."""
         if self.tracing:
@@ -109,8 +114,7 @@ class Simulation:
             for runner in member.runners:
                 if runner.can_deliver:
                     choices.append((self._weights["index" if runner.topic != NAMES.parsed else "chunk"], self._deliver(runner)))
-                held = member.in_grace and self.parts.holds_commits
-                if member.state == "owner" and not held and runner.acked > self.world.committed[runner.place]:
+                if member.state == "owner" and not member.in_grace and runner.acked > self.world.committed[runner.place]:
                     choices.append((self._weights["commit"] * 0.5, lambda runner=runner: self._commit(runner)))
         if self.loop.has_timer:
             choices.append((self._weights["timer"], self.loop.fire_timer))

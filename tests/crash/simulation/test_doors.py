@@ -29,4 +29,4 @@ def test_in_many_histories_something_is_held_and_decided() -> None:
 
 @pytest.mark.parametrize("broken", [MarkedFirst, ForgetsHeld])
 def test_a_broken_order_of_holding_is_found(broken: type[Holding]) -> None:
-    assert first_door_failure(range(200), broken) is not None
+    assert first_door_failure(range(600), broken) is not None

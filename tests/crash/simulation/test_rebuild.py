@@ -33,7 +33,7 @@ def test_a_rebuild_from_the_compacted_log_equals_the_oracle() -> None:
         assert simulation.run() == []
         rebuild = Simulation(History(last_records(simulation.world), partitions=history.partitions, seed=seed))
         assert rebuild.run() == [], seed
-        for key, expected in judge(history.events).documents.items():
+        for key, expected in judge(simulation.events).documents.items():
             if is_rebuilt(expected):
                 found = document_complaints(rebuild.world, BLUE, key, replace(expected, revision=max(expected.revision, 0)))
                 assert found == [], (seed, found)
