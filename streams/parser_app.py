@@ -23,7 +23,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
 from streams.kafka.read import record_at
-from streams.lanes.precedence import BULK_AT_ONCE, Lanes, Precedence
+from streams.lanes.precedence import BULK_AT_ONCE, Lanes, Precedence, elsewhere
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.sandbox import ParsePool
@@ -55,11 +55,16 @@ def build_parser_app(
         partitions=settings.kafka.partitions,
         by=operator(),
     )
+
+    async def fetch(reference: str, max_bytes: int) -> bytes:
+        with elsewhere():
+            return await refs.fetch(reference, max_bytes)
+
     agent = ParserAgent(
         outbox=outbox,
         seen=seen,
         parse=pool.parse,
-        fetch=refs.fetch,
+        fetch=fetch,
         max_document_bytes=settings.parser.max_document_bytes,
         poison_attempts=settings.worker.poison_attempts,
         holding=holding,

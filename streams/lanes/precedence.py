@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -34,6 +34,8 @@ STARVED_SECONDS = 5.0
 
 _yields: ContextVar[float | None] = ContextVar("docdelta_yields", default=None)
 """How long the work in hand lets live work keep it waiting, in seconds; None: it is live work."""
+_in_hand: ContextVar[_InHand | None] = ContextVar("docdelta_in_hand", default=None)
+"""The live work in hand."""
 
 
 def came_live(record: InRecord) -> bool:
@@ -59,10 +61,12 @@ class Lanes:
         """Mark live work for as long as the block takes, and waits for nobody who is away."""
         work = _InHand(self)
         self.count(1)
+        token = _in_hand.set(work)
         try:
             with standing_aside(work.aside):
                 yield
         finally:
+            _in_hand.reset(token)
             work.end()
 
     def count(self, more: int) -> None:
@@ -118,6 +122,12 @@ class _InHand:
         before, self.waits = self.waits, self.waits + more
         if not self.over and bool(before) != bool(self.waits):
             self.lanes.count(1 if before else -1)
+
+
+def elsewhere() -> AbstractContextManager[None]:
+    """Return a block in which live work waits for another machine, and is not in hand here. Bulk keeps its room."""
+    work = _in_hand.get()
+    return work.aside() if work is not None else nullcontext()
 
 
 @dataclass(eq=False, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from streams.errors import Stopping, Unavailable
 from streams.lanes.mark import HEADER, mark
-from streams.lanes.precedence import BULK_AT_ONCE, SLICE_TEXTS, LaneEmbedder, Lanes, Precedence, came_live
+from streams.lanes.precedence import BULK_AT_ONCE, SLICE_TEXTS, LaneEmbedder, Lanes, Precedence, came_live, elsewhere
 from streams.patience import Patience
 from streams.ports import InRecord, Vector
 from tests.support.patience import PATIENCE
@@ -180,6 +180,27 @@ async def test_a_wait_that_outlives_its_record_changes_no_count(bulk: bool) -> N
     await asyncio.gather(*(_through(stage, record(n, bulk=True), asyncio.Event(), began) for n in range(BULK_AT_ONCE)))
     assert len(began) == BULK_AT_ONCE
     assert stage.room._value == BULK_AT_ONCE, "room is given back once"
+
+
+async def test_a_live_record_that_is_fetched_keeps_nobody_waiting_and_bulk_keeps_its_room() -> None:
+    lanes, leaving, fetched = Lanes(), asyncio.Event(), asyncio.Event()
+    stage = Precedence(lanes)
+
+    async def handle(one: InRecord) -> None:
+        async with stage.turn(one, leaving):
+            with elsewhere():
+                await fetched.wait()
+
+    handling = [asyncio.create_task(handle(record(n, bulk=n > 0))) for n in range(BULK_AT_ONCE + 1)]
+    await settle()
+    assert lanes.live == 0
+    assert stage.room.locked(), "its documents are parsed when they are there: no more at once than before"
+    fetched.set()
+    await asyncio.wait_for(asyncio.gather(*handling), PATIENCE)
+    assert lanes.live == 0
+    assert stage.room._value == BULK_AT_ONCE
+    with elsewhere():
+        assert lanes.live == 0, "nothing is in hand"
 
 
 async def test_bulk_that_waits_for_somebody_takes_no_room_of_the_rest() -> None:
