@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,6 +188,8 @@ def drop_(
 ) -> int:
     """Close letters for good without sending anything: they no longer count as open. Their records stay on the broker.
 
+    Of a document that was never searchable, docdelta audit says from then on that the index lacks it: docdelta delete ends it.
+
     Example:  docdelta dead-letters drop 3-17 --reason "test traffic"
     """
     settings = options.invocation(context).settings()
@@ -296,8 +299,20 @@ def _told(found: FoundLetter) -> list[tuple[str, str]]:
     if found.newest is not None:
         lines += [("newest", f"{found.newest.op} revision {found.newest.revision} in [documents]")]
     if letter.state == "open":
-        lines += [("next", f"mend the cause, then docdelta dead-letters replay {letter.id} (--dry-run tells whether it can be)")]
+        lines += [("next", _next(letter))]
     return lines
+
+
+def _next(letter: Letter) -> str:
+    from streams.repair.timeline import is_hopeless
+
+    if not is_hopeless(letter):
+        return f"mend the cause, then docdelta dead-letters replay {letter.id} (--dry-run tells whether it can be)"
+    if letter.document is None:
+        return f"a replay can't help, it is the bytes: docdelta dead-letters drop {letter.id}"
+    tenant, document = letter.document
+    more = f"docdelta why {shlex.quote(document)} --tenant {tenant}"
+    return f"a replay can't help, it is the bytes: send the page again, mended ({more})"
 
 
 def _content(found: FoundLetter) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 
 from streams.cli.options import Invocation
@@ -31,6 +32,18 @@ def document_named(argument: str, tenant: str, invocation: Invocation) -> tuple[
     checked("--tenant", owner)
     checked("--id", document)
     return owner, document
+
+
+def meant_otherwise(command: str, argument: str, named: tuple[str, str]) -> str:
+    """Return how to say it where an argument was read as an id beside `docdelta dev`, and may have been meant as TENANT/DOCUMENT.
+
+    `named` is what `document_named` made of an argument without --tenant. Nothing where it was taken apart, or has no slash.
+    """
+    tenant, _, document = argument.partition("/")
+    if named[1] != argument or not document:
+        return ""
+    meant = f"{command} {shlex.quote(document)} --tenant {shlex.quote(tenant)}"
+    return f"beside docdelta dev an id belongs to its tenant, {named[0]}; if {tenant} is the tenant: {meant}"
 
 
 def duration(text: str, option: str) -> timedelta:

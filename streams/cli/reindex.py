@@ -11,7 +11,7 @@ from streams.batches.ledger import clerk_of
 from streams.batches.parser_versions import note_reindexed
 from streams.cli import options
 from streams.cli.batch_commands import DryRun, Yes, confirmed, die_as_told
-from streams.cli.documents_named import document_named
+from streams.cli.documents_named import document_named, meant_otherwise
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, progress_bar, say
 from streams.errors import UsageError
@@ -81,6 +81,9 @@ def reindex(
         _tell(counts, dry_run)
     for missing in counts.missing:
         note(f"{missing}: no event of it in the log; send it again (docdelta put, docdelta sync)")
+    for argument, named in zip(documents or (), selection.documents, strict=True):
+        if not tenant and "/".join(named) in counts.missing and (hint := meant_otherwise("docdelta reindex", argument, named)):
+            note(hint)
     return FAILED if counts.missing else OK
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from streams.cli import options
-from streams.cli.documents_named import document_named, plain
+from streams.cli.documents_named import document_named, meant_otherwise, plain
 from streams.cli.exits import FAILED, OK
 from streams.cli.output import note, print_json, say, stderr, stdout, table
 from streams.cli.reading_index import reading_index
@@ -45,6 +45,8 @@ def why(
         print_json(found.as_json())
     else:
         _tell(found)
+    if found.why.state == "unknown" and not tenant and (hint := meant_otherwise("docdelta why", document, (owner, name))):
+        note(hint)
     for problem in problems:
         note(problem)
     return FAILED if problems or found.why.state in ("dead_lettered", "held", "unknown") else OK

@@ -284,8 +284,29 @@ def standing_in_the_way(controls: Controls, tenant: str, batches: Iterable[Batch
     return tuple(lines)
 
 
-HOPELESS = ("not a text:", "no charset fits", "document is nested too deeply", "content.base64 is not base64")
+HOPELESS = (
+    "not a text:",
+    "no charset fits",
+    "document is nested too deeply",
+    "elements nested more than",
+    "content.base64 is not base64",
+)
 """How reasons begin that are in the bytes of an event and in nothing else: the same event never fares better."""
+
+
+def is_hopeless(letter: Letter) -> bool:
+    """Return whether a replay of a letter can't help: what was refused is in its bytes."""
+    return letter.entry.reason.startswith(HOPELESS)
+
+
+def _let_it_be(why: Why, letter: Letter) -> str:
+    """Return how a page that nobody will mend is let be: one that serves as it was before, and one that never did.
+
+    Of the second, an audit that finds its event and no letter would say that the batch lacks it; a delete is a last word.
+    """
+    if why.indexed is not None and not why.indexed.chunks:
+        return f"or end it: docdelta delete {quoted(why.document_id)} --tenant {why.tenant_id}"
+    return f"or let it be: docdelta dead-letters drop {letter.id}"
 
 
 def what_would_fix(
@@ -306,9 +327,9 @@ def what_would_fix(
         return Fix("its delete is held until somebody decides", f"docdelta breaker approve {why.tenant_id}")
     if opened:
         letter = opened[-1]
-        if letter.entry.reason.startswith(HOPELESS):
-            drop = f"or let it be: docdelta dead-letters drop {letter.id}"
-            words = f"a replay of letter {letter.id} can't help, it is the bytes: send the page again, mended ({drop})"
+        if is_hopeless(letter):
+            words = f"a replay of letter {letter.id} can't help, it is the bytes: send the page again, mended"
+            words += f" ({_let_it_be(why, letter)})"
             return Fix(words, f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")
         return Fix(f"mend what letter {letter.id} names ({letter.entry.error})", f"docdelta dead-letters replay {letter.id}")
     if why.state == "unknown":

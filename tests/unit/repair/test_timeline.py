@@ -45,9 +45,9 @@ def receipt(revision: int, outcome: str, batch: str = "b", seconds: int = 0) -> 
     )  # fmt: skip
 
 
-def why(*receipts: Receipt, seen: int | None = 5) -> Why:
+def why(*receipts: Receipt, seen: int | None = 5, points: tuple[dict[str, int], ...] = ()) -> Why:
     found = None if seen is None else Seen(seen, "upsert", "text/markdown", 0, 0, None)
-    return Why("acme", "a b", found, receipts, InIndex("b", ()))
+    return Why("acme", "a b", found, receipts, InIndex("b", points))
 
 
 def a_letter(state: str = "", reason: str = "x") -> Letter:
@@ -82,11 +82,18 @@ WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
         pytest.param(why(seen=None), {}, "send it", "docdelta put FILE --tenant acme --id 'a b'", id="never-seen"),
         pytest.param(why(), {"letters": [a_letter()]}, "letter 3-17", "docdelta dead-letters replay 3-17", id="an-open-letter"),
         pytest.param(
-            why(),
+            why(points=({"revision": 4},)),
             {"letters": [a_letter(reason="not a text: 9 of 9 characters")]},
             "docdelta dead-letters drop 3-17",
             "docdelta put FILE --tenant acme --id 'a b'",
             id="bytes-that-replay-can-not-help",
+        ),
+        pytest.param(
+            why(),
+            {"letters": [a_letter(reason="elements nested more than 12000 deep")]},
+            "docdelta delete 'a b' --tenant acme",
+            "docdelta put FILE --tenant acme --id 'a b'",
+            id="bytes-of-a-page-that-never-was",
         ),
         pytest.param(why(GOOD), {"letters": [a_letter("healed")]}, "nothing to mend", "", id="a-letter-that-healed"),
         pytest.param(
@@ -172,7 +179,8 @@ def test_the_timeline_tells_events_outcomes_and_letters_and_no_text() -> None:
 
 
 def test_what_is_hopeless_begins_as_its_parsers_say() -> None:
-    for data in (bytes(range(256)) * 9, b"\x00\x01\x02" * 99):
+    broken = ((bytes(range(256)) * 9, "markdown"), (b"\x00\x01\x02" * 99, "markdown"), (b"<div>" * 20_000, "html"))
+    for data, kind in broken:
         with pytest.raises(UnreadableMarkup) as refused:
-            parse_document(data, "text/markdown")
+            parse_document(data, f"text/{kind}")
         assert str(refused.value).startswith(HOPELESS)
