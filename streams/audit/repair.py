@@ -93,7 +93,8 @@ def plan_repair(findings: Iterable[Finding], newest: Mapping[bytes, Newest], man
                 spoil[key] = (*spoil.get(key, ()), finding.chunk_id)
     live = sum(not manifest.deleted for manifest in manifests.values())
     if len(unknown) > max(FEW, FEW_SHARE * live):
-        why = f"{len(unknown)} documents are unknown beside {live} known ones: the log is lost rather than they are; sync first"
+        beside = f"{len(unknown)} documents are unknown beside {live} known ones"
+        why = f"{beside}: the log is lost rather than they are; send them first: docdelta sync --all"
         left += [(finding, why) for finding in found if finding.key in unknown]
         unknown = {}
     return RepairPlan(tuple(sorted(reindex)), unknown, frozenset(payloads), frozenset(vectors), spoil, tuple(left))

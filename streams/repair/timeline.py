@@ -319,7 +319,7 @@ def what_would_fix(
     topics: TopicNames,
 ) -> Fix:
     """Return the one thing that would mend the document now: the first of what stands in its way, from the front door inwards."""
-    name = f"{why.tenant_id}/{why.document_id}"
+    again = f"docdelta reindex {quoted(why.document_id)} --tenant {why.tenant_id}"
     opened = [letter for letter in letters if letter.state == "open"]
     if held is not None and held.reason == "paused":
         return Fix("the tenant is paused", f"docdelta resume --tenant {why.tenant_id}")
@@ -346,11 +346,15 @@ def what_would_fix(
         words = f"wait for {counted(most.records, 'record')} in front of it in {most.topic}, or start a worker"
         return Fix(words, "docdelta worker")
     doubtful = next((each for each in holdings if each.missing or each.left_over or each.suspect), None)
+    if doubtful is not None and why.seen is None:
+        end = f"docdelta delete {quoted(why.document_id)} --tenant {why.tenant_id}"
+        words = f"the log has no event of it that could go through again: send it from its source, or end it ({end})"
+        return Fix(words, f"docdelta put FILE --tenant {why.tenant_id} --id {quoted(why.document_id)}")
     if doubtful is not None:
         words = f"batch {doubtful.batch}: {counted(len(doubtful.missing), 'chunk')} missing, {len(doubtful.left_over)} left over"
-        return Fix(words + (", a delta was refused" if doubtful.suspect else ""), f"docdelta reindex {quoted(name)}")
+        return Fix(words + (", a delta was refused" if doubtful.suspect else ""), again)
     if why.state in ("waiting", "held"):
-        return Fix("no stage has it in front of it and none has settled it", f"docdelta reindex {quoted(name)}")
+        return Fix("no stage has it in front of it and none has settled it", again)
     building = [each for each in in_front if each.records and each.build]
     if building:
         most = max(building, key=lambda each: each.records)

@@ -198,7 +198,7 @@ async def test_what_the_index_lost_comes_back_and_vectors_in_place_are_kept(
         await stack.shim.index.apply(stack.collection, IndexPlan("acme", "d3", 1, deletes=tuple(lost)))
         why = await asked(stack, "why", "d3", "--tenant", "acme")
         assert len(why["manifests"][0]["missing"]) == len(lost)
-        assert why["fix"]["command"] == "docdelta reindex acme/d3"
+        assert why["fix"]["command"] == "docdelta reindex d3 --tenant acme"
         sent = await asked(stack, "reindex", "acme/d3")
         assert (sent["sent"], sent["upserts"]) == (1, 1)
         event = f"acme/d3@1#reindex-{sent['run']}"

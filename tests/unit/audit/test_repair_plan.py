@@ -65,7 +65,7 @@ def test_a_lost_log_deletes_nothing() -> None:
     plan = plan_repair(found, {}, {})
     assert dict(plan.delete) == {}
     assert len(plan.left) == FEW + 1
-    assert "sync first" in plan.left[0][1]
+    assert "docdelta sync --all" in plan.left[0][1]
     many = {b"acme/k%d" % number: Manifest(1, (ManifestEntry("chk_a", "0", 1),)) for number in range(200)}
     assert len(plan_repair(found, KNOWN, many).delete) == FEW + 1, "eleven beside two hundred are few"
 

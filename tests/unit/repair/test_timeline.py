@@ -125,17 +125,24 @@ WHOLE = Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c1", "c2"))
             why(GOOD),
             {"holdings": [Holding("b", "active", 5, chunk_ids=("c1", "c2"), points=("c2", "c3"))]},
             "1 chunk missing, 1 left over",
-            "docdelta reindex 'acme/a b'",
+            "docdelta reindex 'a b' --tenant acme",
             id="the-index-differs",
+        ),
+        pytest.param(
+            why(seen=None, points=({"revision": 4},)),
+            {"holdings": [Holding("b", "active", None, points=("c1",))]},
+            "docdelta delete 'a b' --tenant acme",
+            "docdelta put FILE --tenant acme --id 'a b'",
+            id="the-index-has-what-the-log-lost",
         ),
         pytest.param(
             why(GOOD),
             {"holdings": [Holding("b", "active", 5, suspect=True)]},
             "refused",
-            "docdelta reindex 'acme/a b'",
+            "docdelta reindex 'a b' --tenant acme",
             id="a-delta-was-refused",
         ),
-        pytest.param(why(), {}, "none has settled it", "docdelta reindex 'acme/a b'", id="lost-on-its-way"),
+        pytest.param(why(), {}, "none has settled it", "docdelta reindex 'a b' --tenant acme", id="lost-on-its-way"),
     ],
 )
 def test_the_first_thing_in_its_way_is_named_with_its_command(found: Why, more: dict[str, Any], words: str, command: str) -> None:
