@@ -318,7 +318,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "lost-state-forgotten-after-one-record": Mutation(Parts(knows_lost_state=False), 1500, ("lose_manifests",)),
     "indexer-not-gated-by-manifests": Mutation(Parts(indexer=Ungated), 1500, ("zombie",)),
     "no-recheck-after-a-partition-moved": Mutation(Parts(rechecks=False), faults=("zombie",)),
-    "no-fence": Mutation(Parts(index=Unfenced), 2000),
+    "no-fence": Mutation(Parts(index=Unfenced), 1500, ("zombie",)),
     "an-empty-table-taken-for-a-new-batch": Mutation(Parts(begins_empty=lambda member: not member.table)),
     "deletes-before-upserts": Mutation(Parts(index=DeletesFirst)),
     "a-delete-is-missing": Mutation(Parts(index=ForgetsDeletes)),
