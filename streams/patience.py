@@ -19,6 +19,9 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 LONGEST_ASKED_SECONDS = 600.0
 """A longer `retry_after` is somebody's mistake, and would look like a worker that hangs."""
+LONG_WAIT_SECONDS = 5.0
+"""Whoever waits so long lets others go on meanwhile. Not for less: where somebody asks all of us to slow down (429), what waits
+for its next try would be outrun by those who should come after it."""
 
 Aside = Callable[[], AbstractContextManager[None]]
 _aside: ContextVar[Aside] = ContextVar("docdelta_aside", default=nullcontext)
@@ -26,7 +29,7 @@ _aside: ContextVar[Aside] = ContextVar("docdelta_aside", default=nullcontext)
 
 @contextmanager
 def standing_aside(aside: Aside) -> Iterator[None]:
-    """Have `aside()` entered for as long as anything that the block calls waits for somebody who is away.
+    """Have `aside()` entered for as long as anything that the block calls waits long for somebody who is away.
 
     For whoever keeps others waiting while the block is at work. Tasks of the block may wait side by side, and outlive it.
     """
@@ -75,7 +78,7 @@ class Patience:
 
     async def pause(self, seconds: float, what: str) -> None:
         """Wait, or raise Stopping as soon as the worker stops."""
-        with _aside.get()():
+        with _aside.get()() if seconds >= LONG_WAIT_SECONDS else nullcontext():
             try:
                 await asyncio.wait_for(self.stopping.wait(), seconds)
             except TimeoutError:

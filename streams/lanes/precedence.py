@@ -4,8 +4,8 @@ Live work waits for what the event loop has just begun, one slice of texts and o
 begin their next piece when no live work is in hand: a build waits for seconds, since nobody reads it yet; bulk for a moment, since
 people wait for it as well, if not as much, and live work that goes on all day must not stop it.
 
-What waits for somebody who is away (`Patience`) is not in hand meanwhile: a page whose host is down would slow all others for as
-long as that takes.
+What waits for seconds for somebody who is away (`Patience`) is not in hand meanwhile: a page whose host is down would slow all
+others for as long as that takes.
 """
 
 from __future__ import annotations

@@ -163,6 +163,31 @@ async def test_a_live_record_that_waits_for_somebody_keeps_nobody_waiting() -> N
     await asyncio.wait_for(lanes.quiet(LONG), PATIENCE)
 
 
+async def test_a_live_record_that_is_asked_to_slow_down_is_not_outrun_by_bulk() -> None:
+    lanes, patience, tries = Lanes(), Patience(), 0
+
+    async def asked_to_wait() -> int:
+        nonlocal tries
+        tries += 1
+        assert lanes.live == 1
+        if tries < 4:
+            raise Unavailable("too many requests", retry_after=0.001)
+        return tries
+
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(lanes.live)
+            await asyncio.sleep(0)
+
+    with lanes.busy():
+        looking = asyncio.create_task(look())
+        assert await patience.hold(asked_to_wait, "embedding") == 4
+        looking.cancel()
+    assert set(seen) == {1}
+
+
 @pytest.mark.parametrize("bulk", [False, True])
 async def test_a_wait_that_outlives_its_record_changes_no_count(bulk: bool) -> None:
     lanes, patience = Lanes(), Patience(first=LONG, longest=LONG)
