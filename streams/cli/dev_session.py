@@ -91,6 +91,7 @@ class DevSession:
         gone.add_done_callback(lambda _: self._stop.set())
         try:
             while not self._stop.is_set():
+                self._check_broker()
                 await self._watch_this_folder(sender)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), TICK_SECONDS)
@@ -110,11 +111,20 @@ class DevSession:
         )
         await self._sync(sender)  # what changed while nobody watched
         async for changes in ticks:
+            self._check_broker()
             if changes:
                 await self._sync(sender)
             moved = any(Path(path) in (root, root.absolute()) for _, path in changes)
             if moved or _identity(root) != here:
                 return
+
+    def _check_broker(self) -> None:
+        """Raise NotReachable when the broker has ended: nothing would bring it back, and the index lasts without it."""
+        try:
+            self._stack.check_broker()
+        except NotReachable as error:
+            note("stopping: the broker has ended ...")
+            raise NotReachable(f"{error}\nthe index is kept: run docdelta dev again, which sends the folder again") from error
 
     async def _sync(self, sender: KafkaSender, everything: bool = False) -> list[str]:
         """Send what changed; return the ids of the events sent."""

@@ -92,7 +92,7 @@ class ApacheKafka:
 
     def wait_until_serving(self, patience: float = 120.0) -> None:
         """Return when all brokers are there and a group coordinator answers."""
-        wait_until_serving(self.bootstrap_servers, patience, self._check_alive, self.brokers)
+        wait_until_serving(self.bootstrap_servers, patience, self.check_alive, self.brokers)
 
     def stop(self) -> None:
         """End all brokers in good order; records stay in the folder."""
@@ -116,7 +116,8 @@ class ApacheKafka:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise NotReachable with the end of its log when a broker has ended by itself."""
         for node in self._nodes:
             node.process.check_alive()
 

@@ -107,6 +107,10 @@ class EmbeddedStack:
         apply_topics(kafka, wanted)
         produce_all(kafka, [OutRecord(topics.batches, self.batch.batch.encode(), encode(self.batch))])
 
+    def check_broker(self) -> None:
+        """Raise NotReachable with the end of its log when the broker has ended by itself. Its records are gone with it."""
+        self._broker.check_alive()
+
     async def serve_this_batch(self) -> None:
         """Point the alias at this stack's batch, where an earlier run with another policy left it elsewhere."""
         if await self.index.alias_target(self.batch.alias) != self.batch.collection:

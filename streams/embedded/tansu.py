@@ -59,6 +59,10 @@ class TansuBroker:
             return self
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    def check_alive(self) -> None:
+        """Raise NotReachable with the end of its log when the broker has ended by itself."""
+        self._process.check_alive()
+
     def stop(self) -> None:
         """End the broker; all records in it are gone."""
         self._process.stop(patience=0.5)  # it waits for its connections to close, and has nothing to save

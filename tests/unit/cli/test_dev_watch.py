@@ -18,6 +18,9 @@ class Looks(DevSession):
         self.looked = asyncio.Condition()
         self.seen: set[str] = set()
 
+    def _check_broker(self) -> None:
+        """None runs."""
+
     async def _sync(self, sender: object, everything: bool = False) -> list[str]:
         async with self.looked:
             self.seen = {path.name for path in self._connector.root.glob("*.md")}
