@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -41,6 +41,8 @@ log = structlog.get_logger(__name__)
 LOOK_AGAIN_SECONDS = 10.0
 AT_ONCE = 200
 """Documents that are looked at in one go."""
+NAMED = 20
+"""Documents that the log names while anything drifts; the others are counted by the metric and named by `docdelta audit`."""
 ROWS = 2_000
 """Rows of a table that are read before the loop may do something else."""
 QUICK_SECONDS = 5.0
@@ -107,6 +109,7 @@ class Watch:
     elapsed: Callable[[], float] = time.monotonic
     """For waits: a clock that is set back must not stop the watch."""
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
+    _named: int = 0
     _counted: int = 0
     _expected: dict[int, Expected] = field(default_factory=dict)
     _generation: int = -1
@@ -341,11 +344,19 @@ class Watch:
                 del self.suspects[key]
             elif suspect.judged and (suspect.manifest, suspect.found) == (manifest, found):
                 if not suspect.confirmed:
-                    kinds = dict(Counter(finding.kind for finding in found))
-                    log.warning("drift found", batch=self.batch, document=key.decode("utf-8", "replace"), kinds=kinds)
+                    self._name(key, found)
                 suspect.confirmed = True
             else:
                 suspect.manifest, suspect.found, suspect.judged = manifest, found, True
+
+    def _name(self, key: bytes, found: Iterable[Finding]) -> None:
+        """Name a document in the log, unless enough were."""
+        self._named += 1
+        if self._named <= NAMED:
+            kinds = dict(Counter(finding.kind for finding in found))
+            log.warning("drift found", batch=self.batch, document=key.decode("utf-8", "replace"), kinds=kinds)
+        elif self._named == NAMED + 1:
+            log.warning("drift found in more documents", batch=self.batch, see="docdelta audit")
 
     def _show_pass(self) -> None:
         metrics.AUDIT_LEFT.labels(self.batch).set(self._ahead / self.points_per_second)
@@ -353,5 +364,7 @@ class Watch:
     def show(self) -> None:
         """Set the gauges to what drifts now."""
         kinds = Counter(finding.kind for suspect in self.suspects.values() if suspect.confirmed for finding in suspect.found)
+        if not kinds:
+            self._named = 0
         for kind in POINT_KINDS:
             metrics.DRIFT.labels(self.batch, kind).set(kinds[kind])

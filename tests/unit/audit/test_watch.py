@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from chunking.manifest import Manifest
 from schemas.record import split_document_key
 from streams import metrics
 from streams.audit.expected import BLOCKS, Expected, OnRow
-from streams.audit.watch import COUNT_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, Watch
+from streams.audit.watch import COUNT_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, NAMED, Watch
 from streams.errors import Unavailable
 from streams.index.memory import MemoryIndex
 from streams.ports import IndexPlan
@@ -131,6 +133,23 @@ async def test_drift_shows_after_two_looks_and_goes_when_it_is_mended(watched: W
     await watched.watch.look_again()
     assert watched.drift() == {}
     assert watched.watch.suspects == {}
+
+
+async def test_much_drift_is_counted_in_full_and_named_in_part(watched: Watched) -> None:
+    for again in range(2):
+        for number in range(30):
+            await watched.site.remove(f"acme/d{number}".encode(), 1)
+        with capture_logs() as lines:
+            await watched.watch.round()
+            await watched.watch.look_again()
+            await watched.watch.round()
+        assert watched.drift() == {"missing_point": 30}
+        said = Counter(line["event"] for line in lines if line["log_level"] == "warning")
+        assert said == {"drift found": NAMED, "drift found in more documents": 1}, again
+        for number in range(30):
+            await watched.site.write(f"acme/d{number}".encode(), [1])
+        await watched.watch.look_again()
+        assert watched.drift() == {}
 
 
 async def test_what_is_on_its_way_or_in_doubt_is_not_judged(watched: Watched) -> None:
