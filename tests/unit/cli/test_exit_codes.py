@@ -54,6 +54,7 @@ def test_the_release_is_told(run: Run) -> None:
 
 INTERRUPTED_WHILE_IMPORTING = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored, as in the background of a shell
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
         if name == "streams.cli.main":
