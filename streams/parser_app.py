@@ -23,7 +23,7 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.log import FaustLog
 from streams.faustio.table import FaustTable
 from streams.kafka.read import record_at
-from streams.lanes.precedence import BULK_AT_ONCE, Lanes, Precedence, elsewhere
+from streams.lanes.precedence import BULK_AT_ONCE, BULK_BESIDE_LIVE, Lanes, Precedence, elsewhere
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.sandbox import ParsePool
@@ -72,7 +72,8 @@ def build_parser_app(
     )
 
     at_once = max(BULK_AT_ONCE, 2 * settings.parser.processes)  # one that is parsed and one that comes next, each
-    precedence = Precedence(lanes, asyncio.Semaphore(at_once))
+    beside_live = max(BULK_BESIDE_LIVE, settings.parser.processes)
+    precedence = Precedence(lanes, asyncio.Semaphore(at_once), asyncio.Semaphore(beside_live))
 
     async def parse(record: InRecord) -> None:
         await following.turn("parser", app.leaving)

@@ -11,7 +11,8 @@ others for as long as that takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ GROUP_DOCUMENTS = 8
 """Documents of a build or of bulk that are indexed at once: their writes stand before a live one."""
 BULK_AT_ONCE = 4
 """Bulk records that a stage has at work: enough to be busy while the broker confirms, few enough to be out of the way soon."""
+BULK_BESIDE_LIVE = 2
+"""As many while there was live work lately: the processor that they take is what a live record waits for."""
+LATELY_SECONDS = 10.0
 BULK_YIELDS_SECONDS = 0.1
 """How long live work may keep a piece of bulk waiting: a live record needs a moment a stage, or waits for something itself."""
 STARVED_SECONDS = 5.0
@@ -51,7 +55,9 @@ class Lanes:
     """
 
     live: int = 0
+    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
+    _last: float = -math.inf
 
     def __post_init__(self) -> None:
         self._quiet.set()
@@ -72,10 +78,16 @@ class Lanes:
     def count(self, more: int) -> None:
         """Take note of one piece of live work more or less."""
         self.live += more
+        self._last = self.clock()
         if self.live:
             self._quiet.clear()
         else:
             self._quiet.set()
+
+    @property
+    def lately(self) -> bool:
+        """True when live work is in hand, or was a few seconds ago: more of it is to be expected."""
+        return bool(self.live) or self.clock() - self._last < LATELY_SECONDS
 
     @asynccontextmanager
     async def yielding(self, seconds: float) -> AsyncIterator[None]:
@@ -134,8 +146,11 @@ def elsewhere() -> AbstractContextManager[None]:
 class _Seat:
     """Room of one bulk record, given up at its end or when it first waits for somebody: it is not taken a second time."""
 
-    room: asyncio.Semaphore
-    left: bool = False
+    rooms: list[asyncio.Semaphore] = field(default_factory=list)
+
+    async def take(self, room: asyncio.Semaphore) -> None:
+        await room.acquire()
+        self.rooms.append(room)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -143,17 +158,18 @@ class _Seat:
         yield
 
     def leave(self) -> None:
-        if not self.left:
-            self.left = True
-            self.room.release()
+        while self.rooms:
+            self.rooms.pop().release()
 
 
 @dataclass(slots=True)
 class Precedence:
-    """How one stage takes live records before bulk ones. `room`: so many bulk records may be at work at once."""
+    """How one stage takes live records before bulk ones. So many bulk records may be at work at once: `room`, and `beside_live`
+    while there was live work lately."""
 
     lanes: Lanes
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BULK_AT_ONCE))
+    beside_live: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BULK_BESIDE_LIVE))
 
     @asynccontextmanager
     async def turn(self, record: InRecord, leaving: asyncio.Event) -> AsyncIterator[None]:
@@ -165,9 +181,11 @@ class Precedence:
             with self.lanes.busy():
                 yield
             return
-        await self.room.acquire()
-        seat = _Seat(self.room)
+        seat = _Seat()
         try:
+            await seat.take(self.room)
+            if self.lanes.lately:
+                await seat.take(self.beside_live)
             with standing_aside(seat.aside):
                 async with self.lanes.yielding(BULK_YIELDS_SECONDS):
                     if leaving.is_set():

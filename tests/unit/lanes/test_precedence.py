@@ -10,7 +10,17 @@ import pytest
 
 from streams.errors import Stopping, Unavailable
 from streams.lanes.mark import HEADER, mark
-from streams.lanes.precedence import BULK_AT_ONCE, SLICE_TEXTS, LaneEmbedder, Lanes, Precedence, came_live, elsewhere
+from streams.lanes.precedence import (
+    BULK_AT_ONCE,
+    BULK_BESIDE_LIVE,
+    LATELY_SECONDS,
+    SLICE_TEXTS,
+    LaneEmbedder,
+    Lanes,
+    Precedence,
+    came_live,
+    elsewhere,
+)
 from streams.patience import Patience
 from streams.ports import InRecord, Vector
 from tests.support.patience import PATIENCE
@@ -250,3 +260,31 @@ async def test_bulk_that_waits_for_somebody_takes_no_room_of_the_rest() -> None:
 def test_what_came_through_bulk_is_known_by_its_mark() -> None:
     assert came_live(record(1))
     assert not came_live(record(1, bulk=True))
+
+
+async def test_fewer_of_bulk_are_at_work_while_there_was_live_work_lately() -> None:
+    now, leaving, began, gate = 0.0, asyncio.Event(), list[int](), asyncio.Event()
+    lanes = Lanes(clock=lambda: now)
+    stage = Precedence(lanes)
+
+    async def handle(one: InRecord) -> None:
+        async with stage.turn(one, leaving):
+            began.append(one.offset)
+            await gate.wait()
+
+    with lanes.busy():
+        assert lanes.lately
+    tasks = [asyncio.create_task(handle(record(n, bulk=True))) for n in range(BULK_AT_ONCE)]
+    await settle()
+    assert began == list(range(BULK_BESIDE_LIVE)), "more live work is to be expected"
+    gate.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+    assert (stage.room._value, stage.beside_live._value) == (BULK_AT_ONCE, BULK_BESIDE_LIVE), "all room is given back"
+    now += LATELY_SECONDS
+    gate.clear()
+    began.clear()
+    tasks = [asyncio.create_task(handle(record(n, bulk=True))) for n in range(BULK_AT_ONCE + 1)]
+    await settle()
+    assert began == list(range(BULK_AT_ONCE)), "alone it has all the room"
+    gate.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
