@@ -30,7 +30,8 @@ from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, HeldMark, Seen
 from tests.crash.simulation.documents import EPOCH
 from tests.crash.simulation.histories import Event, History, history_of
-from tests.crash.simulation.member import Log, Member, Parts
+from tests.crash.simulation.member import Member, Parts
+from tests.crash.simulation.ports import Log
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.world import NAMES, World
 

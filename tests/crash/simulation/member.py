@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from faust.types import TP
 
-from chunking.document import Document
 from streams.agents.chunk_document import ChunkerAgent
 from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
@@ -24,16 +23,16 @@ from streams.errors import Stopping
 from streams.faustio.batch_runner import BatchRunner
 from streams.faustio.continuity import OffsetContinuity
 from streams.faustio.keyed_runner import KeyedRunner
-from streams.faustio.scope import headers_for
 from streams.feeder_app import FeederRunner
 from streams.lanes.feeder import Feeder
 from streams.lanes.mark import HEADER
 from streams.lanes.passed import Chases, Offsets
 from streams.lanes.precedence import BULK_YIELDS_SECONDS, Lanes, Precedence, came_live
 from streams.patience import Patience
-from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
+from streams.ports import InRecord
 from tests.crash.simulation import documents
 from tests.crash.simulation.loop import SimulatedLoop
+from tests.crash.simulation.ports import Embedder, IndexPort, Log, Table, fetch, order_of, parse, short
 from tests.crash.simulation.runners import Intake, SimulatedApp
 from tests.crash.simulation.world import ALIAS, BATCHES, BLUE, FEEDER, NAMES, PARSER, Index, Operation, World
 
@@ -64,16 +63,6 @@ class Parts:
     builds_from_the_beginning: bool = True
     waits_for_the_build: bool = True
     order: Callable[[Member], Order | None] = lambda member: order_of(member)
-
-
-class Caller(Protocol):
-    """Whose operations they are."""
-
-    world: World
-
-    async def perform(self, kind: str, what: str, *steps: Callable[[], Any]) -> Any:
-        """Hand an operation to the world and wait for its answer."""
-        ...
 
 
 @dataclass(eq=False)
@@ -112,7 +101,7 @@ class Member:
             return
         if self.group == PARSER:
             order = self.parts.order(self)
-            parser = self.parts.parser(self.outbox("parser"), table, _parse, _fetch, 1_000_000, poison_attempts=2, order=order)
+            parser = self.parts.parser(self.outbox("parser"), table, parse, fetch, 1_000_000, poison_attempts=2, order=order)
             self.runners = [self._one_by_one(NAMES.documents, parser.handle)]
             return
         embedder, index, counter, batch = Embedder(self), IndexPort(self), documents.token_counter(), BATCHES[self.group]
@@ -165,7 +154,7 @@ class Member:
 
         async def forward(record: InRecord, mark: bytes) -> None:
             headers = {**record.headers, HEADER: mark, WAITED: waited_in(record)}
-            what = f"publish {NAMES.documents}, from {record.topic}@{record.offset}: {_short(record.value or b'')}"
+            what = f"publish {NAMES.documents}, from {record.topic}@{record.offset}: {short(record.value or b'')}"
             await self.perform("publish", what, lambda: world.append(NAMES.documents, record.key, record.value, headers))
 
         def served() -> str | None:
@@ -295,138 +284,3 @@ class Member:
     def idle(self) -> bool:
         """True when no handler is at work."""
         return not self.tasks and not any(intake.runner.in_flight for intake in self.runners)
-
-
-def order_of(member: Member) -> Order:
-    """Return the parser's way to say the newest event of a document again."""
-    world = member.world
-
-    async def recall(late: InRecord, offset: int) -> InRecord | None:
-        def read() -> InRecord | None:
-            there = (late.topic, late.partition, offset) not in world.gone
-            return world.logs[late.topic, late.partition][offset] if there else None
-
-        found: InRecord | None = await member.perform("read", f"read {late.topic}@{offset} again", read)
-        return found
-
-    async def say(late: InRecord, value: bytes, headers: Mapping[str, bytes]) -> None:
-        await member.perform(
-            "publish",
-            f"publish {late.topic} again, behind @{late.offset}: {_short(value)}",
-            lambda: world.append(late.topic, late.key, value, headers),
-        )
-
-    return Order(recall, say)
-
-
-class Log:
-    """streams.ports.Log"""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
-        headers = dict(headers_for(key))
-        await self._member.perform(
-            "publish", f"publish {topic} {_short(value)}", lambda: self._member.world.append(topic, key, value, headers)
-        )
-
-    def trace_id(self, key: bytes) -> str:
-        return ""
-
-    def lane(self, key: bytes) -> str:
-        return "live"
-
-
-class Table:
-    """streams.ports.Table"""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._member.table.get(key)
-
-    async def put(self, key: bytes, value: bytes) -> None:
-        assert value, "table values must be truthy"
-        member = self._member
-        if member.eager_store:
-            member.table[key] = value
-        changelog = member.world.changelogs[member.group, member.partition]
-        await member.perform("put", f"changelog {key.decode()} {_short(value)}", lambda: changelog.append((key, value)))
-        member.table[key] = value
-
-
-class IndexPort:
-    """What agents and commands use of streams.ports.VectorIndex."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._world = caller.world
-
-    async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
-        def read() -> dict[str, StoredPoint]:
-            points = self._world.indexes[collection].points
-            found = {chunk_id: points[chunk_id] for chunk_id in chunk_ids if chunk_id in points}
-            return {
-                chunk_id: StoredPoint(chunk_id, dict(payload), vector if with_vectors else None)
-                for chunk_id, (payload, vector) in found.items()
-            }
-
-        result: dict[str, StoredPoint] = await self._caller.perform("read", f"retrieve {len(chunk_ids)} points", read)
-        return result
-
-    async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
-        index = self._world.indexes[collection]
-        result: list[StoredPoint] = await self._caller.perform(
-            "read", f"list {tenant_id}/{document_id}", lambda: index.of_document(tenant_id, document_id)
-        )
-        return result
-
-    async def apply(self, collection: str, plan: IndexPlan) -> None:
-        counts = f"+{len(plan.upserts)} ~{len(plan.payloads)} ={len(plan.stamps)} -{len(plan.deletes)}"
-        what = f"apply {plan.tenant_id}/{plan.document_id} r{plan.revision} {counts}"
-        await self._caller.perform("apply", what, *self._world.indexes[collection].steps(plan))
-
-    async def alias_target(self, alias: str) -> str | None:
-        result: str | None = await self._caller.perform("read", f"read alias {alias}", lambda: self._world.aliases.get(alias))
-        return result
-
-    async def set_alias(self, alias: str, collection: str) -> None:
-        await self._caller.perform("alias", f"point {alias} at {collection}", lambda: self._world.point(alias, collection))
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"nobody here uses index.{name}")
-
-
-class Embedder:
-    """streams.ports.Embedder"""
-
-    model, dimensions, max_tokens = "simulated", documents.DIMENSIONS, None
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def count_tokens(self, text: str) -> int:
-        return len(text)
-
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        assert all(text.strip() for text in texts), "blank text for the embedder"
-        asked = list(texts)
-        vectors: list[Vector] = await self._member.perform("embed", f"embed {asked}", lambda: documents.embed(asked))
-        return vectors
-
-
-async def _parse(
-    data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str], place: str
-) -> Document:
-    assert isinstance(data, str)
-    return documents.parse(data, title)
-
-
-async def _fetch(reference: str, limit: int) -> bytes:
-    raise AssertionError("no references here")
-
-
-def _short(value: bytes) -> str:
-    return value[:160].decode("utf-8", "replace")

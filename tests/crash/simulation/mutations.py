@@ -30,8 +30,9 @@ from streams.steps.plan_index import still_wanted
 from streams.steps.settle_change import Seen
 from tests.crash.simulation.campaign import only
 from tests.crash.simulation.histories import History
-from tests.crash.simulation.member import Log, Member, Parts, Table, order_of
+from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Operator
+from tests.crash.simulation.ports import Log, Table, order_of
 from tests.crash.simulation.world import Index
 
 

@@ -18,7 +18,8 @@ from streams.ports import VectorIndex
 from tests.crash.simulation.documents import EPOCH
 from tests.crash.simulation.histories import Command
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.member import IndexPort, Parts
+from tests.crash.simulation.member import Parts
+from tests.crash.simulation.ports import IndexPort
 from tests.crash.simulation.world import ALIAS, BLUE, GREEN, NAMES, Operation, World
 
 AT_WORK: ContextVar[Operator] = ContextVar("AT_WORK")

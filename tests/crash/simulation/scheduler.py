@@ -10,12 +10,12 @@ from typing import Any
 
 import structlog
 
-from streams.errors import Unavailable, UsageError
 from streams.steps import plan_changes
+from tests.crash.simulation.faults import Faults
 from tests.crash.simulation.histories import Command, Event, History, repairs
 from tests.crash.simulation.loop import SimulatedLoop
 from tests.crash.simulation.member import Member, Parts
-from tests.crash.simulation.operators import Killed, Operator, in_thread
+from tests.crash.simulation.operators import Operator, in_thread
 from tests.crash.simulation.oracle import as_they_came, complaints, judge, never_passed_on
 from tests.crash.simulation.readers import Readers
 from tests.crash.simulation.runners import Intake
@@ -23,11 +23,10 @@ from tests.crash.simulation.world import BLUE, FEEDER, NAMES, PARSER, Operation,
 
 STEP_LIMIT = 20_000
 """A history that is not drained by then never will be."""
-REFUSALS = ("429 too many requests", "500 no space left on device", "timeout")
 
 
 @dataclass
-class Simulation:
+class Simulation(Faults):
     """Runs one history to its end."""
 
     history: History
@@ -300,141 +299,6 @@ class Simulation:
         self.note(member, "is gone")
         member.die()
         self.members.remove(member)
-
-    # What goes wrong
-
-    def _fault(self) -> None:
-        kind = self._dice.choice(sorted(self.history.faults))
-        if getattr(self, f"_do_{kind}")():
-            self._faults_left -= 1
-
-    def _victim(self, *kinds: str) -> Operation | None:
-        living = [o for o in self.world.pending if o.owner.state != "dead" and (not kinds or o.kind in kinds)]
-        return self._dice.choice(living) if living else None
-
-    def _refuse(self, operation: Operation, how: str) -> None:
-        self._answer(operation, Unavailable(f"{how}: {self._dice.choice(REFUSALS)}"))
-
-    def _do_refuse(self) -> bool:
-        operation = self._victim()
-        if operation is None or operation.done:
-            return False
-        self._refuse(operation, "refused")
-        return True
-
-    def _do_lose_answer(self) -> bool:
-        operation = self._victim("publish", "put", "apply", "alias")
-        if operation is None:
-            return False
-        while not operation.complete:
-            operation.advance()
-        self._refuse(operation, "done, but the answer is lost")
-        return True
-
-    def _do_prefix(self) -> bool:
-        operation = self._victim("apply")
-        if operation is None:
-            return False
-        for _ in range(self._dice.randint(0, len(operation.steps) - operation.done)):
-            operation.advance()
-        self._refuse(operation, f"ended after {operation.done} of {len(operation.steps)} steps")
-        return True
-
-    def _do_outage(self) -> bool:
-        self._outage = (self._dice.choice(("publish", "put", "read", "apply", "embed")), self._dice.randint(2, 12))
-        self.note("world", f"outage: the next {self._outage[1]} of {self._outage[0]} fail")
-        return True
-
-    def _do_crash(self) -> bool:
-        member = self._dice.choice(self.members)
-        self._crash(member)
-        return True
-
-    def _crash(self, member: Member) -> None:
-        """Kill a member and start its successor. What it had under way lands whole, in part, or not at all; nothing lands later."""
-        self.note(member, "is killed")
-        for operation in [o for o in self.world.pending if o.owner is member]:
-            self.world.pending.remove(operation)
-            landed = self._dice.choice((0, len(operation.steps), self._dice.randint(0, len(operation.steps))))
-            while operation.done < landed and operation.kind in ("publish", "put", "apply"):
-                operation.advance()
-            self.note(member, f"had under way: {operation.what}: {operation.done} of {len(operation.steps)} steps landed")
-        successor_follows = member.state in ("owner", "draining")
-        self._zombie_life.pop(member, None)
-        self._leave(member)
-        if successor_follows:
-            self._join(member.group, member.partition)
-
-    def _do_graceful(self) -> bool:
-        owners = [member for member in self.members if member.state == "owner" and not member.in_grace]
-        if not owners:
-            return False
-        member = self._dice.choice(owners)
-        self.note(member, "gives the partition up")
-        member.give_up()
-        return True
-
-    def _do_lose_manifests(self) -> bool:
-        return self._lose(self._dice.choice(sorted(self._hosted - {PARSER})))
-
-    def _do_lose_seen(self) -> bool:
-        return self._lose(PARSER)
-
-    def _lose(self, group: str) -> bool:
-        """Lose the table of a partition altogether, changelog and all, with the worker."""
-        partition = self._dice.randrange(self.world.partitions)
-        self.note("world", f"the table of {group}/{partition} is lost, changelog too")
-        for member in [m for m in self.members if m.group == group and m.partition == partition]:
-            self._crash_and_lose(member)
-        return True
-
-    def _crash_and_lose(self, member: Member) -> None:
-        for operation in [o for o in self.world.pending if o.owner is member and o.kind == "put"]:
-            self.world.pending.remove(operation)
-        self.world.changelogs[member.group, member.partition].clear()
-        self._crash(member)
-
-    def _do_kill_command(self) -> bool:
-        """Kill a command. What it had under way lands whole, in part or not at all. Its operator runs it again."""
-        running = [operator for operator in self._operators if operator.state == "at work"]
-        if not running:
-            return False
-        operator = self._dice.choice(running)
-        operator.effects_left = self._dice.randint(0, 6)
-        for operation in [o for o in self.world.pending if o.owner is operator]:
-            self.world.pending.remove(operation)
-            if operation.kind in ("thread", "alias") and self._dice.random() < 0.7:
-                self._advance_dying(operation)
-        self.note(operator, "is killed")
-        operator.die()
-        return True
-
-    @staticmethod
-    def _advance_dying(operation: Operation) -> None:
-        try:
-            operation.advance()
-        except (Killed, UsageError):
-            return
-
-    def _do_zombie(self) -> bool:
-        """A second owner begins while the first, which has not heard of it, goes on."""
-        owners = [m for m in self.members if m.state == "owner" and not m.in_grace]
-        if not owners:
-            return False
-        member = self._dice.choice(owners)
-        self.note(member, "is believed dead, but goes on")
-        member.state = "zombie"
-        self._zombie_life[member] = self._dice.randint(1, 60)
-        self._join(member.group, member.partition)
-        return True
-
-    def _age_zombies(self) -> None:
-        for member in list(self._zombie_life):
-            self._zombie_life[member] -= 1
-            if self._zombie_life[member] <= 0:
-                del self._zombie_life[member]
-                self.world.pending[:] = [o for o in self.world.pending if o.owner is not member]
-                self._leave(member)
 
 
 @contextmanager
