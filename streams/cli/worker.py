@@ -31,6 +31,7 @@ def worker(
 
     Example:  docdelta worker --only parser
     """
+    from streams.arenas import use_few_arenas
     from streams.crash_points import VARIABLE, arm
     from streams.kafka.client import cluster_topics, make_admin
     from streams.logs import configure_logs
@@ -38,6 +39,7 @@ def worker(
     if only is not None and only != "parser" and (not only.startswith("batch:") or only == "batch:"):
         raise UsageError(f"--only {only}: use parser or batch:ID")
     settings = load_settings(options.invocation(context).config)
+    use_few_arenas()  # before there are threads
     # Asked before Faust and the models are loaded, so that a wrong address is told within 10 seconds on a slow machine too.
     cluster_topics(make_admin(settings.kafka))
     from streams.run_worker import run_worker
