@@ -27,8 +27,6 @@ COMMIT_SECONDS = 1.0
 POLL_RECORDS = 12
 BUFFER_RECORDS = 64
 """At most a fifth of the buffer is polled at once: else one slow agent starves the others."""
-ROCKSDB = {"driver": "rocksdict", "block_cache_size": 32 << 20, "write_buffer_size": 8 << 20, "max_write_buffer_number": 2}
-"""Per partition and table; Faust's default cache alone is 2 GiB each."""
 
 
 class SafeApp(faust.App):  # type: ignore[misc]
@@ -155,7 +153,7 @@ def raw_topic(app: SafeApp, name: str, partitions: int) -> Any:
 
 def raw_table(app: SafeApp, name: str, partitions: int, changelog: str) -> AckedTable:
     """Return a table of bytes to bytes. `changelog` is `TopicNames.changelog(app_id, name)`; InvariantBroken when Faust differs."""
-    options = dict(ROCKSDB) if app.conf.store.scheme == "rocksdb" else None
+    options = {"driver": "rocksdict"} if app.conf.store.scheme == "rocksdb" else None
     table: AckedTable = app.Table(name, key_type=bytes, value_type=bytes, partitions=partitions, options=options)
     if table.changelog_topic_name != changelog:
         raise InvariantBroken("Faust names the changelog otherwise", faust=table.changelog_topic_name, expected=changelog)

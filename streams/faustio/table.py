@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 
 import faust
 from faust.exceptions import PartitionsMismatch
+from faust.stores import rocksdb
 
 from streams.crash_points import reached
 from streams.errors import InvariantBroken, Stopping
 from streams.faustio.delivery import deliver
+from streams.faustio.rocks import SharedMemory
 from streams.faustio.scope import acting_for, event_for
 from streams.topics import MAX_RECORD_BYTES
 
@@ -26,6 +28,12 @@ class AckedTable(faust.Table):  # type: ignore[misc]
 
     on_row: Callable[[int, bytes, bytes | None, bytes], None] | None = None
     """Called with partition, key, the row before and the row after, for each row that is stored here."""
+
+    def _new_store(self) -> Any:
+        store = super()._new_store()
+        if isinstance(store, rocksdb.Store):
+            store.rocksdb_options = SharedMemory()
+        return store
 
     def on_key_set(self, key: Any, value: Any) -> NoReturn:
         """Refuse `table[key] = value`: nobody could wait for it."""

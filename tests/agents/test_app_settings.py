@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from streams.errors import UsageError
-from streams.faustio.app import BUFFER_RECORDS, POLL_RECORDS, credentials, make_app
+from streams.faustio.app import BUFFER_RECORDS, POLL_RECORDS, credentials, make_app, raw_table
+from streams.faustio.rocks import CACHE, CACHE_BYTES, WRITE_BUFFER_BYTES
 from streams.settings import KafkaSettings, Settings, WorkerSettings
 from streams.topics import MAX_RECORD_BYTES
 
@@ -60,6 +61,21 @@ def test_the_app_is_configured_as_promised(tmp_path: Path) -> None:
     assert conf.producer_max_request_size == MAX_RECORD_BYTES
     assert (conf.web_enabled, conf.topic_disable_leader) == (False, True)
     assert 5 * POLL_RECORDS <= BUFFER_RECORDS
+
+
+def test_all_stores_share_one_cache_and_have_small_buffers(tmp_path: Path) -> None:
+    app = make_app("group", settings(), tmp_path)
+    table = raw_table(app, "seen", 64, "group-seen-changelog")
+    before = CACHE.get_usage()
+    for number in range(64):
+        store = table.data._db_for_partition(number)
+        for key in range(50):
+            store.put(b"%d" % key, b"x" * 1_000)
+        store.flush()
+        assert len(store.get(b"1")) == 1_000
+    assert before + 64 * 1_000 < CACHE.get_usage() <= CACHE_BYTES
+    buffers = [store.property_int_value("rocksdb.cur-size-all-mem-tables") for store in table.data._dbs.values()]
+    assert max(buffers) < WRITE_BUFFER_BYTES
 
 
 def test_single_record_batches_reach_the_producer(tmp_path: Path) -> None:
