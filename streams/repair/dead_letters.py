@@ -13,11 +13,12 @@ Order of effects, and what a crash in between leaves:
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
+from schemas.batch import BatchRecord
 from schemas.codec import UndecodableRecord, decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.document_change import DocumentChange
@@ -25,10 +26,10 @@ from schemas.letter_index import CLOSED, LetterClosing
 from schemas.record import document_key
 from streams.crash_points import reached
 from streams.errors import NotPrepared, UsageError
-from streams.kafka.offsets import end_offsets
-from streams.kafka.produce import OutRecord, produce_all
+from streams.kafka.produce import OutRecord
 from streams.ports import InRecord
-from streams.reading.batches import read_batches
+from streams.reading.batches import newest_batches
+from streams.repair.broker import Broker, KafkaBroker
 from streams.repair.letter_reader import LetterReader
 from streams.repair.letters import Letter, LetterBook, Wanted, closings
 from streams.repair.newest import Newest, mend_order, newest_events, readable, records_at, sent_again, trace_of
@@ -84,10 +85,15 @@ class Send:
     reason: str
 
 
-def read_letters(settings: Settings) -> LetterBook:
+def read_letters(settings: Settings, broker: Broker | None = None) -> LetterBook:
     """Return every letter and where it stands. NotPrepared (a topic is missing), NotReachable."""
-    book = LetterReader(settings).refresh()
-    book.retire({batch.batch for batch in read_batches(settings) if batch.state == "retired"}, datetime.now(UTC))
+    broker = broker or KafkaBroker(settings.kafka)
+    book = LetterReader(settings, broker=broker).refresh()
+    batches: list[BatchRecord] = []
+    with suppress(NotPrepared):  # no batch was ever begun
+        topic = settings.topics.batches
+        batches = newest_batches(broker.read(topic, broker.ends(topic)))
+    book.retire({batch.batch for batch in batches if batch.state == "retired"}, broker.now())
     return book
 
 
@@ -100,13 +106,14 @@ def list_letters(settings: Settings, wanted: Wanted, limit: int = 50) -> LetterL
 
 def find_letter(settings: Settings, name: str) -> FoundLetter:
     """Return one letter with its bytes. UsageError where there is none of that name."""
-    letter = named(read_letters(settings), settings, [name])[0]
-    record = read_records(settings, [letter])[letter.id]
+    broker = KafkaBroker(settings.kafka)
+    letter = named(read_letters(settings, broker), settings, [name])[0]
+    record = read_records(settings, [letter], broker)[letter.id]
     document = letter.document
     newest = None
     if document is not None:
         key = document_key(*document)
-        newest = newest_events(settings.kafka, settings.topics.documents, [key]).last_words.get(key)
+        newest = newest_events(broker, settings.topics.documents, [key]).last_words.get(key)
     return FoundLetter(letter, record, newest)
 
 
@@ -126,25 +133,27 @@ def replay(
     letters: Sequence[Letter],
     dry_run: bool = False,
     on_progress: Callable[[int], None] = lambda done: None,
+    broker: Broker | None = None,
 ) -> list[Replayed]:
     """Send the events of letters again, and return what became of each, in the order given. See the order of effects above.
 
     Safe to repeat: a letter that is closed is left alone. `dry_run`: only decide.
     """
+    broker = broker or KafkaBroker(settings.kafka)
     topics = settings.topics
     open_ones = [letter for letter in letters if letter.state == "open"]
     keys = {document_key(*letter.document) for letter in open_ones if letter.document is not None}
-    newest = newest_events(settings.kafka, topics.documents, keys).last_words if keys else {}
-    begins = {partition: end for (_, partition), end in end_offsets(settings.kafka, [topics.documents]).items()}
+    newest = newest_events(broker, topics.documents, keys).last_words if keys else {}
+    begins = broker.ends(topics.documents)
     outcomes = {letter.id: _already(letter) for letter in letters if letter.state != "open"}
     done = len(outcomes)
     sent = False
     for start in range(0, len(open_ones), GROUP):
         group = open_ones[start : start + GROUP]
-        decided = _decide(settings, group, newest)
+        decided = _decide(settings, broker, group, newest)
         going = {name: send for name, send in decided.items() if isinstance(send, Send)}
         if going and not dry_run:
-            _send(settings, [letter for letter in group if letter.id in going], going, newest)
+            _send(settings, broker, [letter for letter in group if letter.id in going], going, newest)
             sent = True
         for letter in group:
             told = decided[letter.id]
@@ -152,15 +161,18 @@ def replay(
         done += len(group)
         on_progress(done)
     if sent:
-        mend_order(settings.kafka, topics.documents, begins, _SUFFIX)
+        mend_order(broker, topics.documents, begins, _SUFFIX)
     return [outcomes[letter.id] for letter in letters]
 
 
-def drop(settings: Settings, letters: Sequence[Letter], note: str = "", dry_run: bool = False) -> list[Letter]:
+def drop(
+    settings: Settings, letters: Sequence[Letter], note: str = "", dry_run: bool = False, broker: Broker | None = None
+) -> list[Letter]:
     """Close open letters for good, without sending anything; return those that were open. The records stay on the broker."""
     open_ones = [letter for letter in letters if letter.state == "open"]
     if open_ones and not dry_run:
-        _close(settings, closings([letter.id for letter in open_ones], "dropped", datetime.now(UTC), note or "dropped by hand"))
+        broker = broker or KafkaBroker(settings.kafka)
+        _close(settings, broker, closings([each.id for each in open_ones], "dropped", broker.now(), note or "dropped by hand"))
     return open_ones
 
 
@@ -199,27 +211,29 @@ def _already(letter: Letter) -> Replayed:
     return Replayed(letter, "closed", f"already {closing.state} at {closing.at:%Y-%m-%d %H:%M:%S}Z: {closing.note}")
 
 
-def _decide(settings: Settings, letters: Sequence[Letter], newest: Mapping[bytes, Newest]) -> dict[str, Send | Replayed]:
+def _decide(
+    settings: Settings, broker: Broker, letters: Sequence[Letter], newest: Mapping[bytes, Newest]
+) -> dict[str, Send | Replayed]:
     """Return the decision on each letter, by name."""
-    records = read_records(settings, [letter for letter in letters if letter.entry.stage == "parser"])
+    records = read_records(settings, [letter for letter in letters if letter.entry.stage == "parser"], broker)
     decided: dict[str, Send | Replayed] = {}
     for letter in letters:
         document = letter.document
         known = newest.get(document_key(*document)) if document is not None else None
         original, unreadable = None, ""
         if letter.entry.stage == "parser":
-            original, unreadable = _original(settings, records[letter.id])
+            original, unreadable = _original(broker, records[letter.id])
         decided[letter.id] = decide_replay(letter, original, known, unreadable)
     return decided
 
 
-def _original(settings: Settings, letter: DeadLetter) -> tuple[DocumentChange | None, str]:
+def _original(broker: Broker, letter: DeadLetter) -> tuple[DocumentChange | None, str]:
     """Return the refused event, or why there is none."""
     value = None if letter.value is None else base64.b64decode(letter.value)
     key = None if letter.key is None else base64.b64decode(letter.key)
     place = letter.facts.get("bytes", "")
     if value is None and place:
-        kept = list(records_at(settings.kafka, letter.topic, [(letter.partition, letter.offset)]))
+        kept = list(records_at(broker, letter.topic, [(letter.partition, letter.offset)]))
         if not kept or kept[0].value is None:
             return None, f"its bytes were too large for the letter, and {place} is no longer kept"
         value = kept[0].value
@@ -234,7 +248,9 @@ def _original(settings: Settings, letter: DeadLetter) -> tuple[DocumentChange | 
     return change, ""
 
 
-def _send(settings: Settings, letters: Sequence[Letter], going: Mapping[str, Send], newest: Mapping[bytes, Newest]) -> None:
+def _send(
+    settings: Settings, broker: Broker, letters: Sequence[Letter], going: Mapping[str, Send], newest: Mapping[bytes, Newest]
+) -> None:
     """① events ② closings. One event a document: letters of several batches, or of repeats, are about the same one."""
     topic = settings.topics.documents
     asked: dict[bytes, Letter] = {}
@@ -245,20 +261,19 @@ def _send(settings: Settings, letters: Sequence[Letter], going: Mapping[str, Sen
         before = asked.get(key)
         if before is None or (letter.entry.revision or 0) >= (before.entry.revision or 0):
             asked[key] = letter
-    traces = {letter.id: trace_of(record.headers) for letter, record in _with_records(settings, list(asked.values()))}
+    traces = {name: trace_of(record.headers) for name, record in read_records(settings, list(asked.values()), broker).items()}
     from_log = {key: newest[key] for key, letter in asked.items() if going[letter.id].change is None}
     logged = {
-        record.key or b"": record
-        for record in records_at(settings.kafka, topic, [(n.partition, n.offset) for n in from_log.values()])
+        record.key or b"": record for record in records_at(broker, topic, [(n.partition, n.offset) for n in from_log.values()])
     }
     events: list[OutRecord] = []
     for key, letter in asked.items():
         change = going[letter.id].change or _said(logged.get(key), newest[key], letter)
         again = sent_again(change, f"{letter.id}{_SUFFIX}")
         events.append(OutRecord(topic, key, encode(again), traces[letter.id], "replay"))
-    produce_all(settings.kafka, events)
+    broker.write(events)
     reached("replay.sent")
-    _close(settings, closings([letter.id for letter in letters], "replayed", datetime.now(UTC), "sent again through [documents]"))
+    _close(settings, broker, closings([each.id for each in letters], "replayed", broker.now(), "sent again through [documents]"))
 
 
 def _said(record: InRecord | None, newest: Newest, letter: Letter) -> DocumentChange:
@@ -273,17 +288,12 @@ def _said(record: InRecord | None, newest: Newest, letter: Letter) -> DocumentCh
     return change
 
 
-def _with_records(settings: Settings, letters: Sequence[Letter]) -> Iterator[tuple[Letter, DeadLetter]]:
-    records = read_records(settings, letters)
-    return ((letter, records[letter.id]) for letter in letters)
-
-
-def read_records(settings: Settings, letters: Collection[Letter]) -> dict[str, DeadLetter]:
+def read_records(settings: Settings, letters: Collection[Letter], broker: Broker) -> dict[str, DeadLetter]:
     """Return the whole letters, by name. NotPrepared where one is gone from the broker."""
     places = {letter.place: letter.id for letter in letters}
     found = {
         places[record.partition, record.offset]: decode(record.value, DeadLetter)
-        for record in records_at(settings.kafka, settings.topics.dead_letters, places)
+        for record in records_at(broker, settings.topics.dead_letters, places)
         if record.value is not None
     }
     missing = sorted(letter.id for letter in letters if letter.id not in found)
@@ -292,6 +302,6 @@ def read_records(settings: Settings, letters: Collection[Letter]) -> dict[str, D
     return found
 
 
-def _close(settings: Settings, made: Iterable[LetterClosing]) -> None:
+def _close(settings: Settings, broker: Broker, made: Iterable[LetterClosing]) -> None:
     topic = settings.topics.letter_index
-    produce_all(settings.kafka, [OutRecord(topic, (CLOSED + each.letter).encode(), encode(each)) for each in made])
+    broker.write([OutRecord(topic, (CLOSED + each.letter).encode(), encode(each)) for each in made])

@@ -24,11 +24,10 @@ from datetime import datetime
 from schemas.document_change import FORGET
 from schemas.letter_index import CLOSED, OPEN
 from streams.crash_points import reached
-from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
-from streams.kafka.produce import OutRecord, produce_all
-from streams.kafka.read import read_partitions
-from streams.kafka.trim import can_trim, delete_before
+from streams.kafka.offsets import PartitionLag
+from streams.kafka.produce import OutRecord
 from streams.ports import InRecord
+from streams.repair.broker import Broker, KafkaBroker
 from streams.repair.dead_letters import read_letters
 from streams.repair.letters import LetterBook
 from streams.repair.newest import Newest, readable
@@ -82,11 +81,11 @@ class _Last:
     forgotten: bool = False
 
 
-def forget(settings: Settings, older_than: datetime, dry_run: bool = False) -> Forgotten:
+def forget(settings: Settings, older_than: datetime, dry_run: bool = False, broker: Broker | None = None) -> Forgotten:
     """Forget what was settled before `older_than`; return what went, or with `dry_run` what would. Safe to repeat."""
-    done = Forgotten()
-    _forget_letters(settings, older_than, dry_run, done)
-    _forget_deletes(settings, older_than, dry_run, done)
+    done, broker = Forgotten(), broker or KafkaBroker(settings.kafka)
+    _forget_letters(settings, broker, older_than, dry_run, done)
+    _forget_deletes(settings, broker, older_than, dry_run, done)
     return done
 
 
@@ -110,44 +109,44 @@ def _place(name: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _forget_letters(settings: Settings, older_than: datetime, dry_run: bool, done: Forgotten) -> None:
-    kafka, topics = settings.kafka, settings.topics
-    if not can_trim(kafka):
+def _forget_letters(settings: Settings, broker: Broker, older_than: datetime, dry_run: bool, done: Forgotten) -> None:
+    topics = settings.topics
+    if not broker.can_trim:
         done.notes.append("dead letters stay: this broker can't remove records")
         return
-    places = group_lag(kafka, f"{kafka.topic_prefix}-gc", [topics.dead_letters])  # a group that never commits: begins and ends
+    places = broker.places(f"{settings.kafka.topic_prefix}-gc", topics.dead_letters)  # a group that never commits: begins and ends
     begins, ends = {each.partition: each.begin for each in places}, {each.partition: each.end for each in places}
-    plan = plan_letters(read_letters(settings), begins, ends, older_than)
+    plan = plan_letters(read_letters(settings, broker), begins, ends, older_than)
     done.letters = len(plan.forget)
     done.letter_records = sum(offset - _begin(places, partition) for partition, offset in plan.keep.items())
     if dry_run:
         return
-    delete_before(kafka, topics.dead_letters, plan.keep)
+    broker.delete_before(topics.dead_letters, plan.keep)
     reached("gc.letters")
     # The entry first: a closing without its entry says nothing, an entry without its closing would be open again.
     gone = [OutRecord(topics.letter_index, (kind + name).encode(), None) for name in plan.forget for kind in (OPEN, CLOSED)]
     if gone:
-        produce_all(kafka, gone)
+        broker.write(gone)
 
 
 def _begin(places: Iterable[PartitionLag], partition: int) -> int:
     return next(each.begin for each in places if each.partition == partition)
 
 
-def _forget_deletes(settings: Settings, older_than: datetime, dry_run: bool, done: Forgotten) -> None:
-    kafka, topic = settings.kafka, settings.topics.documents
-    passed = _passed(settings)
-    ends = {partition: end for (_, partition), end in end_offsets(kafka, [topic]).items()}
+def _forget_deletes(settings: Settings, broker: Broker, older_than: datetime, dry_run: bool, done: Forgotten) -> None:
+    topic = settings.topics.documents
+    passed = _passed(settings, broker)
+    ends = broker.ends(topic)
     sent: dict[bytes, int] = {}
     for partition, end in sorted(ends.items()):
-        last = last_words(read_partitions(kafka, topic, {partition: end}))
+        last = last_words(broker.read(topic, {partition: end}))
         old = [
             Forgettable(key, partition, each.offset, each.revision)
             for key, each in last.items()
             if each.deleted and not each.forgotten and 0 < each.time < older_than.timestamp()
         ]
         ready = [each for each in old if each.offset < passed.get(partition, 0)]
-        kept = rejected(settings, {e.key: Newest(e.revision, "delete", partition, e.offset) for e in ready}, [partition])
+        kept = rejected(settings, {e.key: Newest(e.revision, "delete", partition, e.offset) for e in ready}, [partition], broker)
         ready = [each for each in ready if each.key not in kept]
         done.kept += len(kept)
         done.deletes += len(ready)
@@ -159,25 +158,25 @@ def _forget_deletes(settings: Settings, older_than: datetime, dry_run: bool, don
         records += [OutRecord(topic, key, value) for key, value in revived.items()]
         done.mended += len(revived)
         if records:
-            produce_all(kafka, records)
+            broker.write(records)
             sent |= dict.fromkeys((each.key for each in ready), partition)
         reached("gc.deletes")
     if sent:
-        done.mended += _mend(settings, ends, sent.keys())
+        done.mended += _mend(broker, topic, ends, sent.keys())
     if done.kept:
         done.notes.append(f"old deletes that stay, since a person decided against them (docdelta breaker reject): {done.kept:,}")
 
 
-def _mend(settings: Settings, begins: Mapping[int, int], keys: Collection[bytes]) -> int:
+def _mend(broker: Broker, topic: str, begins: Mapping[int, int], keys: Collection[bytes]) -> int:
     """Send the newest event of a document once more where ours came behind it."""
-    kafka, topic, mended = settings.kafka, settings.topics.documents, 0
+    mended = 0
     while True:
-        ends = {partition: end for (_, partition), end in end_offsets(kafka, [topic]).items()}
-        last = last_words(record for record in read_partitions(kafka, topic, ends, begins) if record.key in keys)
+        ends = broker.ends(topic)
+        last = last_words(record for record in broker.read(topic, ends, begins) if record.key in keys)
         behind = [OutRecord(topic, key, each.value) for key, each in last.items() if each.forgotten and each.value is not None]
         if not behind:
             return mended
-        mended += produce_all(kafka, behind)
+        mended += broker.write(behind)
         begins = ends
 
 
@@ -211,7 +210,7 @@ def last_words(records: Iterable[InRecord]) -> dict[bytes, _Last]:
     return found
 
 
-def _passed(settings: Settings) -> dict[int, int]:
+def _passed(settings: Settings, broker: Broker) -> dict[int, int]:
     """Return, by partition, the offset of [documents] that the parser has committed. Batches take the end from [parsed]."""
     topics = settings.topics
-    return {each.partition: each.committed or 0 for each in group_lag(settings.kafka, topics.parser_group, [topics.documents])}
+    return {each.partition: each.committed or 0 for each in broker.places(topics.parser_group, topics.documents)}

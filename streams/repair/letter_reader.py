@@ -13,11 +13,10 @@ from datetime import datetime
 
 from schemas.codec import encode
 from schemas.letter_index import CHECKPOINT, LetterCheckpoint
-from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
-from streams.kafka.produce import OutRecord, produce_all
-from streams.kafka.read import read_partitions
+from streams.kafka.produce import OutRecord
 from streams.ports import InRecord
+from streams.repair.broker import Broker, KafkaBroker
 from streams.repair.letters import LetterBook
 from streams.settings import Settings
 
@@ -35,6 +34,8 @@ class LetterReader:
     book: LetterBook = field(default_factory=LetterBook)
     read: dict[str, int] = field(default_factory=dict)
     """Records read so far, by topic."""
+    broker: Broker | None = None
+    """None: that of the settings."""
     _index: _Offsets = field(default_factory=dict)
     _letters: _Offsets = field(default_factory=dict)
     _receipts: _Offsets = field(default_factory=dict)
@@ -74,7 +75,7 @@ class LetterReader:
         records = [OutRecord(topic, key.encode(), encode(value)) for key, value in book.unwritten.items()]
         checkpoint = LetterCheckpoint(letters=self._letters, receipts=self._receipts, at=now)
         # One partition and one producer: the checkpoint stands behind what it vouches for.
-        produce_all(self.settings.kafka, [*records, OutRecord(topic, CHECKPOINT.encode(), encode(checkpoint))])
+        self._broker.write([*records, OutRecord(topic, CHECKPOINT.encode(), encode(checkpoint))])
         book.unwritten.clear()
         book.checkpoint = checkpoint
         return True
@@ -84,9 +85,13 @@ class LetterReader:
         return sum(end - before.get(partition, 0) for partition, end in self._receipts.items())
 
     def _records(self, topic: str, ends: _Offsets, begins: _Offsets) -> Iterator[InRecord]:
-        for record in read_partitions(self.settings.kafka, topic, ends, begins):
+        for record in self._broker.read(topic, ends, begins):
             self.read[topic] = self.read.get(topic, 0) + 1
             yield record
 
     def _ends(self, topic: str) -> _Offsets:
-        return {partition: end for (_, partition), end in end_offsets(self.settings.kafka, [topic]).items()}
+        return self._broker.ends(topic)
+
+    @property
+    def _broker(self) -> Broker:
+        return self.broker or KafkaBroker(self.settings.kafka)

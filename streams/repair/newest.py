@@ -15,12 +15,10 @@ from typing import Literal
 from schemas.codec import UndecodableRecord, decode, encode
 from schemas.document_change import FORGET, DocumentChange
 from schemas.record import document_key
-from streams.kafka.offsets import end_offsets
 from streams.kafka.partitioner import partition_of
-from streams.kafka.produce import OutRecord, produce_all
-from streams.kafka.read import read_partitions
+from streams.kafka.produce import OutRecord
 from streams.ports import InRecord
-from streams.settings import KafkaSettings
+from streams.repair.broker import Broker
 
 TRACE = ("traceparent", "tracestate")
 """Headers that go on with an event that is sent again."""
@@ -109,17 +107,17 @@ def readable(record: InRecord) -> DocumentChange | None:
     return change if record.key == document_key(change.tenant_id, change.document_id) else None
 
 
-def newest_events(settings: KafkaSettings, topic: str, keys: Collection[bytes]) -> NewestEvents:
+def newest_events(broker: Broker, topic: str, keys: Collection[bytes]) -> NewestEvents:
     """Return the newest events of some documents: one pass over the partitions that their keys lie in."""
     events = NewestEvents(frozenset(keys))
-    ends = {partition: end for (_, partition), end in end_offsets(settings, [topic]).items()}
+    ends = broker.ends(topic)
     wanted = {partition_of(key, len(ends)) for key in keys}
-    for record in read_partitions(settings, topic, {partition: ends[partition] for partition in sorted(wanted)}):
+    for record in broker.read(topic, {partition: ends[partition] for partition in sorted(wanted)}):
         events.take(record)
     return events
 
 
-def records_at(settings: KafkaSettings, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[InRecord]:
+def records_at(broker: Broker, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[InRecord]:
     """Yield the records at (partition, offset), as far as they are still kept, in one pass over each partition."""
     wanted = set(places)
     by_partition: dict[int, list[int]] = {}
@@ -127,7 +125,7 @@ def records_at(settings: KafkaSettings, topic: str, places: Iterable[tuple[int, 
         by_partition.setdefault(partition, []).append(offset)
     ends = {partition: max(offsets) + 1 for partition, offsets in by_partition.items()}
     begins = {partition: min(offsets) for partition, offsets in by_partition.items()}
-    for record in read_partitions(settings, topic, ends, begins):
+    for record in broker.read(topic, ends, begins):
         if (record.partition, record.offset) in wanted:
             yield record
 
@@ -174,13 +172,13 @@ def overtaken(records: Iterable[InRecord], ours: str) -> dict[bytes, bytes]:
     return behind
 
 
-def mend_order(settings: KafkaSettings, topic: str, begins: Mapping[int, int], ours: str) -> int:
+def mend_order(broker: Broker, topic: str, begins: Mapping[int, int], ours: str) -> int:
     """Make the last record of every key written since `begins` its newest revision again. Returns how many records that took."""
     mended = 0
     while True:
-        ends = {partition: end for (_, partition), end in end_offsets(settings, [topic]).items()}
-        behind = overtaken(read_partitions(settings, topic, ends, begins), ours)
+        ends = broker.ends(topic)
+        behind = overtaken(broker.read(topic, ends, begins), ours)
         if not behind:
             return mended
-        mended += produce_all(settings, [OutRecord(topic, key, value, sends="again") for key, value in behind.items()])
+        mended += broker.write([OutRecord(topic, key, value, sends="again") for key, value in behind.items()])
         begins = ends

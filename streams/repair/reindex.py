@@ -25,6 +25,7 @@ from streams.kafka.partitioner import partition_of
 from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_partitions
 from streams.ports import InRecord
+from streams.repair.broker import KafkaBroker
 from streams.repair.newest import Newest, NewestEvents, mend_order, readable, records_at, sent_again, trace_of
 from streams.repair.rejected import rejected
 from streams.settings import Settings
@@ -133,7 +134,9 @@ def reindex_documents(
             raise AssertionError("unreachable: a dry run gives no events")
     else:
         produce_all(settings.kafka, events(), on_progress)
-        counts.mended = mend_order(settings.kafka, topics.documents, ends, ours) if counts.topic == topics.documents else 0
+        counts.mended = (
+            mend_order(KafkaBroker(settings.kafka), topics.documents, ends, ours) if counts.topic == topics.documents else 0
+        )
     counts.missing = tuple("/".join(split_document_key(key)) for key in sorted((keys or frozenset()) - found))
     return counts
 
@@ -202,7 +205,7 @@ def _newest(settings: Settings, selection: Selection, partition: int, end: int, 
 def _changes(settings: Settings, newest: dict[bytes, Newest]) -> Iterator[tuple[bytes, DocumentChange, dict[str, bytes]]]:
     """Yield the newest events with their trace: those that the log holds in its order, then those ended by a null value."""
     places = {(each.partition, each.offset): key for key, each in newest.items() if not each.null}
-    for record in records_at(settings.kafka, settings.topics.documents, places):
+    for record in records_at(KafkaBroker(settings.kafka), settings.topics.documents, places):
         change = _still(record)
         if change is not None:
             yield places[record.partition, record.offset], change, trace_of(record.headers)

@@ -24,6 +24,7 @@ from streams.kafka.offsets import end_offsets
 from streams.kafka.produce import OutRecord, produce_all
 from streams.kafka.read import read_topic
 from streams.ports import IndexPlan
+from streams.repair.broker import KafkaBroker
 from streams.repair.dead_letters import drop, list_letters, named, read_letters, replay
 from streams.repair.letter_reader import LetterReader
 from streams.repair.letters import Wanted
@@ -281,12 +282,12 @@ def test_the_log_ends_in_the_newest_revision_whoever_sends_again(topics: Setting
     old = {name: upsert(name, 5, "old", reindex=True, event_id=f"{name}#reindex-r") for name in "abc"}
     edits = [said(upsert("a", 6, "new")), OutRecord(topic, b"acme/b", None)]
     produce_all(topics.kafka, [*edits, *(said(change) for change in old.values())])
-    assert mend_order(topics.kafka, topic, begins, "#reindex-r") == 2
+    assert mend_order(KafkaBroker(topics.kafka), topic, begins, "#reindex-r") == 2
     last = {record.key: decode(record.value, DocumentChange) for record in read_topic(topics.kafka, topic) if record.value}
     assert (last[b"acme/a"].revision, last[b"acme/a"].reindex) == (6, False)
     assert (last[b"acme/b"].op, last[b"acme/b"].revision) == ("delete", 5), "what a null value ended stays ended"
     assert last[b"acme/c"].event_id == "c#reindex-r"
-    assert mend_order(topics.kafka, topic, begins, "#reindex-r") == 0
+    assert mend_order(KafkaBroker(topics.kafka), topic, begins, "#reindex-r") == 0
 
 
 def test_deletes_by_a_null_value_are_sent_again_as_deletes(topics: Settings) -> None:
