@@ -1,8 +1,9 @@
 """Dead letters: listed, shown, replayed through the front door, dropped. Functions on settings; `decide_replay` is pure.
 
 Replay sends an event to [documents] and nothing else: all stages take it as any other. For a letter of the parser it is the
-refused event itself, for one of a batch the newest event of its document, since what was refused there was made of it. It carries
-`reindex`, so that an equal revision passes, and the trace of the record that was refused; its event id names the letter.
+refused event itself, for one of a batch the newest event of its document: what was refused there was made of it, or is said again
+by a newer revision, which the parser knew as nothing new and never passed on. It carries `reindex`, so that an equal revision
+passes, and the trace of the record that was refused; its event id names the letter.
 
 Order of effects, and what a crash in between leaves:
   ① the events; the broker has them          the letters are still open: running it again sends them again, which changes nothing
@@ -190,7 +191,8 @@ def decide_replay(letter: Letter, original: DocumentChange | None, newest: Newes
             letter, "refused", "no event of its document is left in [documents]; send it again (docdelta put, docdelta sync)"
         )
     revision = original.revision if original is not None else entry.revision
-    if newest is not None and revision is not None and newest.revision > revision:
+    overtaken = newest is not None and revision is not None and newest.revision > revision
+    if newest is not None and overtaken and (original is not None or newest.op == "delete"):
         return Replayed(
             letter, "stale", f"revision {newest.revision} is the document's newest; revision {revision} stays behind it"
         )
