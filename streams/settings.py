@@ -81,7 +81,9 @@ class EmbedderSettings(_Part):
     directories: Mapping[str, Path] = Field(default_factory=dict)
     """Local directories by the name that policies give the model: during a rollout to another model a worker runs both."""
     threads: int = Field(default=2, ge=1, le=256)
-    batch_size: int = Field(default=16, ge=1, le=512)
+    """Runs of the network at once, each on one core."""
+    batch_size: int = Field(default=4, ge=1, le=512)
+    """Texts a run, at most 16. On one core four are as fast as sixteen, with less padding."""
     offline: bool = True
     """Never ask a model hub."""
 

@@ -7,6 +7,7 @@ every query that meets it.
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,8 +18,6 @@ from streams import metrics, telemetry
 from streams.errors import PoisonRecord, Unavailable
 from streams.ports import Vector
 
-_MOST_TOKENS_A_BYTE = 6
-"""U+FDFA, three bytes, becomes eighteen characters when normalised; nothing grows more. Short texts need no counting."""
 _SPECIAL_TOKENS = 8
 
 
@@ -96,7 +95,10 @@ class CheckedEmbedder:
         for position in wanted:
             _refuse_half_characters(texts[position], position)
         sent = [texts[position] for position in wanted]
-        await asyncio.to_thread(self._refuse_too_long, texts, wanted)
+        if (limit := self.max_tokens) is not None:
+            in_doubt = [position for position in wanted if _most_tokens(texts[position]) > limit]
+            if in_doubt:
+                await asyncio.to_thread(self._refuse_too_long, texts, in_doubt, limit)
         async with self._gate:
             with metrics.embedding(len(sent)), telemetry.call("embed", **{"docdelta.texts": len(sent)}):
                 answer = checked(await self._model.vectors(sent), len(sent), self.dimensions, self.model)
@@ -104,14 +106,9 @@ class CheckedEmbedder:
             found[position] = vector
         return found
 
-    def _refuse_too_long(self, texts: Sequence[str], positions: Sequence[int]) -> None:
-        limit = self.max_tokens
-        if limit is None:
-            return
+    def _refuse_too_long(self, texts: Sequence[str], positions: Sequence[int], limit: int) -> None:
         for position in positions:
             text = texts[position]
-            if len(text.encode()) * _MOST_TOKENS_A_BYTE + _SPECIAL_TOKENS <= limit:
-                continue
             tokens = self.count_tokens(text)
             if tokens > limit:
                 raise PoisonRecord(
@@ -122,6 +119,14 @@ class CheckedEmbedder:
                     position=position,
                     begins=repr(text[:60]),
                 )
+
+
+def _most_tokens(text: str) -> int:
+    """Return how many tokens a text has at most, without counting: one a byte of what a tokenizer's normaliser makes of it.
+
+    Normal forms grow a text (U+FDFA, three bytes, becomes eighteen characters), and the decomposed one grows it most.
+    """
+    return len(text if text.isascii() else unicodedata.normalize("NFKD", text).encode()) + _SPECIAL_TOKENS
 
 
 def _refuse_half_characters(text: str, position: int) -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from chunking.policy import Embedding
 from streams.embedders import EMBEDDERS, open_embedder
-from streams.embedders.base import CheckedEmbedder
+from streams.embedders.base import CheckedEmbedder, _most_tokens
 from streams.embedders.hashing import MODEL_NAME, HashingModel, hashed
 from streams.errors import NotPrepared, PoisonRecord, Unavailable
 from streams.ports import Embedder
@@ -77,6 +77,14 @@ def test_tokens_grow_with_the_text_and_are_never_cut(embedder):
     counts = [embedder.count_tokens("knowledge base 知识库 " * times) for times in (1, 10, 1000)]
     assert counts[0] < counts[1] < counts[2]
     assert counts[2] > 3000
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=st.text(max_size=60))
+@example(text="\ufdfa" * 40)
+@example(text="㍿㌀ǆİ 漢字かな \u0344\u1e9b\u0323" * 5)
+def test_the_bound_that_saves_counting_is_never_below_the_count(embedder, text):
+    assert embedder.count_tokens(text) <= _most_tokens(text)
 
 
 class Told:
