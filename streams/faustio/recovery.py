@@ -24,6 +24,8 @@ What the stock code does, and which override closes it (seen in kill -9 trials: 
 8. A rebalance that comes while the app stops closes the consumer beside its stop, on the wrong thread's loop and in the wrong
    order: connections and metadata first. The rebalance then waits for metadata for ever, the group is not left, and the stop never
    ends. `_ConsumerThread.close` leaves it to the stop, which closes the coordinator, then the rest, on their own loop.
+9. A partition that Faust has paused is fetched all the same: each rebalance brings all changelogs into memory, from their
+   beginning, whatever the local store has. `SafeConsumer` knows which changelogs recovery reads, and fetching.py fetches no others.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from mode import Service
 from mode.threads import WorkerThread
 
 from streams.errors import Unavailable
-from streams.faustio.fetching import fetch_promptly
+from streams.faustio.fetching import fetch_promptly, fetch_what_is_read, look_again
 from streams.faustio.versions import require_known_versions
 
 require_known_versions()
@@ -147,7 +149,18 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def on_start(self) -> None:
         """Start the consumer in this thread, with a fetcher that lets no records wait (fetching.py)."""
         await super().on_start()
+        fetch_what_is_read(self._consumer._fetcher, self.consumer.is_read)
         fetch_promptly(self._consumer._fetcher)
+
+    def read_what_has_come_up(self) -> None:
+        """Fetch at once what `SafeConsumer.is_read` says now. From any thread."""
+        if self._consumer is not None:
+            self.thread_loop.call_soon_threadsafe(look_again, self._consumer._fetcher)
+
+    def verify_event_path(self, now: float, tp: Any) -> None:
+        """Log where nothing is fetched, as Faust does, but not of what nobody reads."""
+        if self.consumer.is_read(tp):
+            super().verify_event_path(now, tp)
 
     async def _keepalive2(self) -> None:
         """Wake the app's loop, as Faust does. It also logs an error where that loop was 3 s late, as if this thread had died."""
@@ -173,7 +186,29 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
 
 class SafeConsumer(driver.Consumer):  # type: ignore[misc]
-    """Consumer with holes 2, 4 and 5 mended."""
+    """Consumer with holes 2, 4, 5 and 9 mended."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._changelogs_read: frozenset[Any] = frozenset()
+        """Partitions of changelogs that recovery reads now. Replaced, not changed: the consumer's thread looks at it."""
+        super().__init__(*args, **options)
+
+    def is_read(self, tp: Any) -> bool:
+        """Return whether anybody takes the records of a partition. Of streams somebody always does, sooner or later."""
+        return tp in self._changelogs_read or not self._is_changelog_tp(tp)
+
+    def pause_partitions(self, tps: Any) -> None:
+        """Take no records of these from now on."""
+        super().pause_partitions(tps)
+        self._changelogs_read -= set(tps)
+
+    def resume_partitions(self, tps: Any) -> None:
+        """Take records of these again."""
+        super().resume_partitions(tps)
+        changelogs = {tp for tp in tps if self._is_changelog_tp(tp)}
+        if changelogs:
+            self._changelogs_read |= changelogs
+            self._thread.read_what_has_come_up()
 
     def _new_consumer_thread(self) -> Any:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon, Worker=_DaemonThread)

@@ -9,8 +9,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka.consumer import fetcher
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -202,6 +204,45 @@ async def test_table_state_of_another_broker_is_refused_with_what_to_do(tmp_path
         await stop_app(app, 5)
         assert isinstance(crashes[0], InvariantBroken)
         assert "delete the state folder" in str(crashes[0])
+
+
+async def test_a_changelog_is_fetched_only_where_the_local_store_lacks_some_of_it(
+    any_broker: KafkaSettings, tmp_path: Path, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    class Noted(fetcher.FetchResult):  # type: ignore[misc]
+        def __init__(self, tp: Any, **more: Any) -> None:
+            fetched.append(tp.topic)
+            super().__init__(tp, **more)
+
+    monkeypatch.setattr(fetcher, "FetchResult", Noted)
+    prepare(any_broker, fresh)
+    tables: list[FaustTable] = []
+    found: dict[bytes | None, bytes | None] = {}
+    all_handled = asyncio.Event()
+
+    async def handle(record: InRecord) -> None:
+        found[record.key] = tables[-1].get(record.key or b"")
+        await tables[-1].put(record.key or b"", b"there")
+        if len(found) == 3:
+            all_handled.set()
+
+    async def live(folder: str) -> set[bytes | None]:
+        app, table = app_with(settings_for(any_broker, "rocksdb"), fresh, tmp_path / folder, handle)
+        tables.append(table)
+        found.clear()
+        all_handled.clear()
+        async with running(app):
+            produce(any_broker, f"{fresh}.in", b"one", b"two", b"three")
+            await asyncio.wait_for(all_handled.wait(), PATIENCE)
+        return set(found.values())
+
+    await live("state")
+    assert await live("state") == {b"there"}
+    assert set(fetched) == {f"{fresh}.in"}, "neither what it had nor what it wrote came again"
+    assert await live("an empty folder") == {b"there"}
+    assert set(fetched) == {f"{fresh}.in", f"{fresh}-t-changelog"}
 
 
 async def test_tables_refuse_what_could_not_be_safe(tmp_path: Path, fresh: str) -> None:

@@ -1,4 +1,4 @@
-"""A fetch that goes out beside records in hand is not held for long at the broker, so that these partitions are fetched in time."""
+"""Only what is read is fetched; and a fetch that goes out beside records in hand is not held for long at the broker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.protocol.fetch import FetchRequest
 
-from streams.faustio.fetching import BESIDE_RECORDS_MS, fetch_promptly
+from streams.faustio.fetching import BESIDE_RECORDS_MS, fetch_promptly, fetch_what_is_read
 
 ALONE_MS = 500
 
@@ -45,3 +48,39 @@ def test_how_long_a_fetch_may_be_held(in_hand: dict[str, bool], held: int) -> No
 
 def test_a_shorter_wait_stays() -> None:
     assert asked({"one": False}, wait_ms=10) == 10
+
+
+async def test_of_what_nobody_reads_nothing_is_fetched_or_held() -> None:
+    events, changelog, gone = TopicPartition("events", 0), TopicPartition("changelog", 0), TopicPartition("changelog", 1)
+    assignment = Assignment([events, changelog])
+    for partition in assignment.tps:
+        assignment.state_value(partition).reset_to(7)
+    read = {events, changelog}
+    fetcher: Any = Fetcher.__new__(Fetcher)
+    vars(fetcher).update(
+        _records={},
+        _in_flight=set(),
+        _fetch_max_wait_ms=ALONE_MS,
+        _fetch_min_bytes=1,
+        _fetch_max_bytes=1 << 20,
+        _max_partition_fetch_bytes=1 << 20,
+        _isolation_level=0,
+        _client_rack=None,
+        _fetcher_timeout=0.2,
+        _select_read_replica=lambda partition: 0,
+    )
+    fetch_what_is_read(fetcher, read.__contains__)
+
+    def fetched() -> set[str]:
+        requests = fetcher._get_actions_per_node(assignment)[0]
+        return {topic for _, request in requests for topic, _ in request.topics}
+
+    assert fetched() == {"events", "changelog"}
+    read.remove(changelog)
+    fetcher._records.update({changelog: "rows that nobody took", gone: "of the last generation"})
+    assert fetched() == {"events"}
+    assert fetched() == {"events"}
+    assert changelog not in fetcher._records, "nothing of it is held"
+    read.add(changelog)
+    assert fetched() == {"events", "changelog"}
+    assert assignment.state_value(changelog).position == 7, "what was let go is fetched again"
