@@ -86,7 +86,7 @@ class FastembedModel:
 
 
 class Runs:
-    """The texts of one call in runs of at most `size`, the longest first. Threads share them: each takes the next until none is left."""
+    """The texts of a call in runs of at most `size`, longest first. Threads share them: each takes the next until none is left."""
 
     def __init__(self, texts: Sequence[str], size: int) -> None:
         by_length = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
