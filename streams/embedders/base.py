@@ -7,9 +7,10 @@ every query that meets it.
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -122,11 +123,19 @@ class CheckedEmbedder:
 
 
 def _most_tokens(text: str) -> int:
-    """Return how many tokens a text has at most, without counting: one a byte of what a tokenizer's normaliser makes of it.
+    """Return how many tokens a text has at most, without counting: one a byte of what a tokenizer's normaliser may make of it."""
+    return (len(text) if text.isascii() else sum(map(_most_bytes, text))) + _SPECIAL_TOKENS
 
-    Normal forms grow a text (U+FDFA, three bytes, becomes eighteen characters), and the decomposed one grows it most.
+
+@lru_cache(maxsize=1 << 14)
+def _most_bytes(character: str) -> int:
+    """Return the bytes of the longest that a normaliser makes of a character; which forms it uses is not known.
+
+    Normal forms grow some (U+FDFA, three bytes, becomes eighteen characters) and shrink others (U+1D400, four bytes, becomes "A"),
+    and lower case grows two. What is composed again is never longer than its parts.
     """
-    return len(text if text.isascii() else unicodedata.normalize("NFKD", text).encode()) + _SPECIAL_TOKENS
+    cases = {character, character.lower()}
+    return max(len(form.encode()) for case in cases for form in (case, normalize("NFD", case), normalize("NFKD", case)))
 
 
 def _refuse_half_characters(text: str, position: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from chunking.policy import Embedding
 from streams.embedders import EMBEDDERS, open_embedder
@@ -85,6 +86,23 @@ def test_tokens_grow_with_the_text_and_are_never_cut(embedder):
 @example(text="㍿㌀ǆİ 漢字かな \u0344\u1e9b\u0323" * 5)
 def test_the_bound_that_saves_counting_is_never_below_the_count(embedder, text):
     assert embedder.count_tokens(text) <= _most_tokens(text)
+
+
+NORMALISERS = [[], ["Lowercase"], *([form] for form in ("NFC", "NFD", "NFKC", "NFKD")), ["Lowercase", "NFC"], ["NFKD", "Lowercase"]]
+
+
+@pytest.mark.parametrize("names", NORMALISERS, ids="-".join)
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+@example(text="\U0001d400\uff21\uff0c" * 20)
+@example(text="\u023a\u023e" * 20)
+@example(text="\ufdfa\uac01\u0390" * 20)
+def test_nor_for_a_tokenizer_that_has_a_token_for_each_byte(names, text):
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    each_byte = Tokenizer(models.BPE({character: number for number, character in enumerate(alphabet)}, []))
+    each_byte.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    each_byte.normalizer = normalizers.Sequence([getattr(normalizers, name)() for name in names])
+    assert len(each_byte.encode(text).ids) <= _most_tokens(text)
 
 
 class Told:
