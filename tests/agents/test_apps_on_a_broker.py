@@ -23,7 +23,8 @@ from streams.faustio.keyed_runner import KeyedRunner
 from streams.faustio.lifecycle import start_app, stop_app
 from streams.faustio.log import FaustLog
 from streams.faustio.readiness import assigned_partitions, is_ready
-from streams.faustio.table import FaustTable
+from streams.faustio.recovery import SafeRecovery
+from streams.faustio.table import AckedTable, FaustTable
 from streams.ports import InRecord
 from streams.settings import KafkaSettings, Settings, WorkerSettings
 from streams.topics import MAX_RECORD_BYTES
@@ -32,6 +33,7 @@ from tests.support.patience import PATIENCE
 
 Handle = Callable[[InRecord], Awaitable[None]]
 MEBIBYTE = 1 << 20
+ROWS = 400
 
 
 def settings_for(kafka: KafkaSettings, state: str = "memory") -> Settings:
@@ -243,6 +245,67 @@ async def test_a_changelog_is_fetched_only_where_the_local_store_lacks_some_of_i
     assert set(fetched) == {f"{fresh}.in"}, "neither what it had nor what it wrote came again"
     assert await live("an empty folder") == {b"there"}
     assert set(fetched) == {f"{fresh}.in", f"{fresh}-t-changelog"}
+
+
+@pytest.mark.parametrize("state", ["rocksdb", "memory"])
+async def test_a_lost_store_is_rebuilt_from_its_changelog_many_rows_at_once(
+    any_broker: KafkaSettings, tmp_path: Path, fresh: str, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    taken: list[int] = []
+    stock = SafeRecovery.take
+
+    def noted(self: SafeRecovery, records: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
+        taken.extend(len(rows) for tp, rows in records.items() if tp.topic == changelog)
+        return stock(self, records)
+
+    monkeypatch.setattr(SafeRecovery, "take", noted)
+    changelog = f"{fresh}-t-changelog"
+    prepare(any_broker, fresh)
+    expected: dict[bytes, bytes] = {}
+    producer = Producer({"bootstrap.servers": any_broker.bootstrap_servers, "partitioner": "murmur2_random"})
+    for number in range(ROWS):
+        key = b"key %d" % (number % (ROWS // 2))
+        expected[key] = b"row %d" % number
+        producer.produce(changelog, expected[key], key=key)
+    if not any_broker.single_record_batches:  # Tansu has no records without a value
+        producer.produce(changelog, None, key=b"key 0")
+        del expected[b"key 0"]
+    assert producer.flush(PATIENCE) == 0
+
+    async def handle(record: InRecord) -> None:
+        raise AssertionError("nothing was sent")
+
+    async def live() -> dict[bytes, bytes]:
+        app, table = app_with(settings_for(any_broker, state), fresh, tmp_path, handle)
+        async with running(app):
+            return {key: value for number in range(2) for key, value in table.rows(number)}
+
+    assert await live() == expected
+    assert sum(taken) == ROWS + (ROWS // 2 - len(expected))
+    assert len(taken) <= ROWS / 10, "rows come many at once"
+    taken.clear()
+    assert await live() == expected
+    assert bool(taken) == (state == "memory"), "what the local store has is not read again"
+
+
+async def test_a_local_store_that_refuses_rows_of_its_changelog_ends_the_app(
+    tansu_settings: KafkaSettings, tmp_path: Path, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(AckedTable, "apply_changelog_batch", full)
+    prepare(tansu_settings, fresh)
+    produce(tansu_settings, f"{fresh}-t-changelog", b"one")
+
+    async def handle(record: InRecord) -> None:
+        raise AssertionError("nothing was sent")
+
+    app, _ = app_with(settings_for(tansu_settings, "rocksdb"), fresh, tmp_path, handle)
+    crashes: list[BaseException] = []
+    assert not await start_app(app, lambda _, reason: crashes.append(reason), ready_seconds=PATIENCE)
+    await stop_app(app, 30)
+    assert "No space left on device" in str(crashes[0])
 
 
 async def test_tables_refuse_what_could_not_be_safe(tmp_path: Path, fresh: str) -> None:
