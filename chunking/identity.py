@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from chunking.document import DocumentKey
 
 CONTENT = "content/1"
@@ -61,8 +63,30 @@ def embed_hash(embedding_spec: str, embed_text: str) -> str:
 
 def payload_hash(payload: Mapping[str, Any]) -> str:
     """Return the fingerprint that decides whether a payload write is needed (32 hex digits, key order does not matter)."""
-    canonical = json.dumps(payload, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=list)
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(canonical_json(payload)).hexdigest()[:32]
+
+
+def canonical_json(value: Mapping[str, Any]) -> bytes:
+    """Return JSON in UTF-8 with sorted keys and no spaces, as Python's own json writes it; sets and the like become lists.
+
+    What is fingerprinted over it stands in every index and manifest, so the bytes are for ever. orjson writes the same in a tenth
+    of the time, but for floats, and refuses half surrogates and integers over 64 bits.
+    """
+    if not _may_hold_float(dict(value)):
+        try:
+            return orjson.dumps(value, default=list, option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError:
+            pass
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=list)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _may_hold_float(value: object) -> bool:
+    if value is None or isinstance(value, str | int):
+        return False
+    if isinstance(value, dict):
+        return any(map(_may_hold_float, value.values()))
+    return not isinstance(value, list | tuple) or any(map(_may_hold_float, value))
 
 
 def point_id(chunk_id: str) -> str:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 
+from chunking.identity import canonical_json
 from schemas.document_change import DocumentChange
 from schemas.held_change import HeldReason
 from streams.errors import PoisonRecord
@@ -134,25 +135,7 @@ class AlreadySettled:
 def change_fingerprint(change: DocumentChange) -> str:
     """Return SHA-256 over all that a revision says of a document, but not who said it, when, or under which number."""
     content = change.model_dump(mode="json", exclude={"revision", "occurred_at", "event_id", "reindex"})
-    return hashlib.sha256(_canonical(content)).hexdigest()
-
-
-def _canonical(content: dict[str, Any]) -> bytes:
-    """Return JSON in UTF-8 with sorted keys and no spaces, as Python's own json writes it: rows of earlier releases have its
-    digest.
-
-    orjson does so in a tenth of the time, but for floats, which it writes otherwise, and integers over 64 bits, which it refuses.
-    """
-    if not any(_holds_float(value) for value in content["attributes"].values()):
-        try:
-            return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-        except orjson.JSONEncodeError:
-            pass
-    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-
-
-def _holds_float(value: object) -> bool:
-    return isinstance(value, float) or (isinstance(value, list) and any(isinstance(each, float) for each in value))
+    return hashlib.sha256(canonical_json(content)).hexdigest()
 
 
 def settle_change(change: DocumentChange, seen: Seen | None, fingerprint: str = "") -> ToParse | ToEnd | AlreadySettled:
