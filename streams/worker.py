@@ -35,6 +35,7 @@ from streams.controls.following import Following
 from streams.controls.refusing import Refusing, worker_name, writer_of
 from streams.controls.watch import watch_controls
 from streams.embedders import open_embedder
+from streams.embedders.base import CheckedEmbedder
 from streams.errors import InvariantBroken, NotPrepared, Unavailable, UsageError
 from streams.faustio.app import SafeApp
 from streams.faustio.lifecycle import OnCrash, start_app, stop_app
@@ -104,7 +105,7 @@ class Worker:
         self._shared_index = index
         self._index: VectorIndex | None = index
         self._pool: ParsePool | None = None
-        self._embedders: dict[str, Embedder] = {}
+        self._embedders: dict[str, CheckedEmbedder] = {}
         self._apps: dict[str, SafeApp] = {}
         self._ledger = Ledger()
         self._ledger_moved = asyncio.Event()
@@ -224,6 +225,8 @@ class Worker:
         stopped = await asyncio.gather(*(stop_app(app, drain) for app in self._apps.values()), return_exceptions=True)
         if self.failure is None and not all(done is True for done in stopped):
             self.failure = Unavailable("the broker did not answer while stopping; what was not committed comes again")
+        for embedder in self._embedders.values():
+            embedder.close()
         if self._pool is not None:
             await self._pool.close()
         if self._index is not None and self._shared_index is None:

@@ -9,7 +9,6 @@ from streams.embedders.base import CheckedEmbedder, Model
 from streams.embedders.hashing import MODEL_NAME as HASHING_NAME
 from streams.embedders.hashing import HashingModel
 from streams.errors import NotPrepared
-from streams.ports import Embedder
 from streams.settings import EmbedderSettings
 from streams.words import counted
 
@@ -36,7 +35,7 @@ def _hashing(settings: EmbedderSettings, embedding: Embedding) -> Model:
 EMBEDDERS: Mapping[str, Callable[[EmbedderSettings, Embedding], Model]] = {"fastembed": _fastembed, "hashing": _hashing}
 
 
-def open_embedder(settings: EmbedderSettings, embedding: Embedding) -> Embedder:
+def open_embedder(settings: EmbedderSettings, embedding: Embedding) -> CheckedEmbedder:
     """Return the embedder of a policy's `embedding`, loaded and tried once. Slow (seconds): call it off the event loop.
 
     NotPrepared when the model is not here, makes vectors of another length, or reads fewer tokens than the policy says.

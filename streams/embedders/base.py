@@ -48,6 +48,10 @@ class Model(Protocol):
         """Return a vector a text, in order. Called with one or more non-blank texts within the limit. May answer wrongly."""
         ...
 
+    def close(self) -> None:
+        """Let go of threads, which would keep the process from ending. Called once, after the last call of `vectors`."""
+        ...
+
 
 class CheckedEmbedder:
     """An `Embedder`. At most `concurrency` calls reach the model at once; the others wait in order."""
@@ -106,6 +110,10 @@ class CheckedEmbedder:
         for position, vector in zip(wanted, answer, strict=True):
             found[position] = vector
         return found
+
+    def close(self) -> None:
+        """Let the model go. Nothing is embedded afterwards; a run that is under way ends by itself."""
+        self._model.close()
 
     def _refuse_too_long(self, texts: Sequence[str], positions: Sequence[int], limit: int) -> None:
         for position in positions:

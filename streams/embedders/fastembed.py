@@ -81,6 +81,10 @@ class FastembedModel:
             runs.give_up()  # after an error, or when nobody waits any longer
         return [runs.found[position] for position in range(len(texts)) if position in runs.found]
 
+    def close(self) -> None:
+        """Let the threads end, each after the run that it is at: idle ones wait for work for ever, and the process for them."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
     def _run(self, texts: list[str]) -> list[Vector]:
         return list(self._embedding.embed(texts, batch_size=len(texts)))
 

@@ -35,6 +35,9 @@ class HashingModel:
         """Return a unit vector a text."""
         return [hashed(text, self.dimensions) for text in texts]
 
+    def close(self) -> None:
+        """Do nothing: there are no threads."""
+
 
 def hashed(text: str, dimensions: int) -> Vector:
     """Return the unit vector of a text's features, each hashed to a place and a sign. Never zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from chunking.policy import Embedding
 from streams.embedders import EMBEDDERS, open_embedder
 from streams.embedders.base import CheckedEmbedder, _most_tokens
+from streams.embedders.fastembed import FastembedModel
 from streams.embedders.hashing import MODEL_NAME, HashingModel, hashed
 from streams.errors import NotPrepared, PoisonRecord, Unavailable
 from streams.ports import Embedder
-from streams.settings import EmbedderSettings
+from streams.settings import EmbedderSettings, Settings
+from streams.worker import Worker
+from tests.support.patience import PATIENCE
 
 TEXTS = [
     "Employees request annual leave in the portal.",
@@ -88,6 +92,32 @@ def test_the_bound_that_saves_counting_is_never_below_the_count(embedder, text):
     assert embedder.count_tokens(text) <= _most_tokens(text)
 
 
+async def test_one_that_is_closed_leaves_no_thread_behind_that_the_process_would_wait_for(embedder):
+    before = set(threading.enumerate())
+    fastembed = isinstance(embedder._model, FastembedModel)
+    kind = "fastembed" if fastembed else "hashing"
+    own = open_embedder(EmbedderSettings(kind=kind), Embedding(model=embedder.model, dimensions=embedder.dimensions))
+    await own.embed(TEXTS)
+    theirs = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("embeds")]
+    assert bool(theirs) == fastembed
+    call = asyncio.ensure_future(own.embed(TEXTS * 20))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    own.close()
+    for thread in theirs:
+        await asyncio.to_thread(thread.join, PATIENCE)
+        assert not thread.is_alive()
+
+
+async def test_a_worker_that_stops_closes_its_models(tmp_path):
+    model = Told()
+    worker = Worker(Settings(worker={"state_dir": tmp_path}))
+    worker._embedders["told"] = CheckedEmbedder(model)
+    await worker.stop()
+    assert model.closed
+
+
 NORMALISERS = [[], ["Lowercase"], *([form] for form in ("NFC", "NFD", "NFKC", "NFKD")), ["Lowercase", "NFC"], ["NFKD", "Lowercase"]]
 
 
@@ -111,7 +141,7 @@ class Told:
     model, dimensions = "told", 3
 
     def __init__(self, answer=None, max_tokens=None) -> None:
-        self.answer, self.max_tokens, self.asked, self.running, self.most = answer, max_tokens, [], 0, 0
+        self.answer, self.max_tokens, self.asked, self.running, self.most, self.closed = answer, max_tokens, [], 0, 0, False
 
     def count_tokens(self, text: str) -> int:
         return len(text)
@@ -124,6 +154,9 @@ class Told:
         self.running -= 1
         right = [[len(text), text.count("a"), 1.0] for text in texts]
         return self.answer(right) if self.answer else right
+
+    def close(self) -> None:
+        self.closed = True
 
 
 @pytest.mark.parametrize(
