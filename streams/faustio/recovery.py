@@ -100,6 +100,10 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
             self.signal_recovery_end.set()
         return rest
 
+    def _set_recovery_started(self) -> None:
+        super()._set_recovery_started()
+        self.signal_recovery_end.clear()  # of the last one: Faust does so every five seconds only, and would not wait for this one
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Let the streams run, now that the tables are complete."""
         await self.app.on_rebalance_complete.send()

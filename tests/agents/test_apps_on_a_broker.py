@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,15 @@ def app_with(settings: Settings, name: str, datadir: Path, handle: Handle) -> tu
     table = FaustTable(raw_table(app, "t", 2, settings.topics.changelog(name, "t")))
     KeyedRunner(app, "only", handle).attach(raw_topic(app, f"{name}.in", 2))
     return app, table
+
+
+async def owns(app: SafeApp, topic: str, partitions: int) -> None:
+    """Return once an app is ready and owns so many partitions of a topic."""
+    async with asyncio.timeout(PATIENCE):
+        for _ in count():
+            if is_ready(app) and len(assigned_partitions(app).get(topic, ())) == partitions:
+                return
+            await asyncio.sleep(0.02)
 
 
 def prepare(kafka: KafkaSettings, name: str) -> None:
@@ -286,6 +296,35 @@ async def test_a_lost_store_is_rebuilt_from_its_changelog_many_rows_at_once(
     taken.clear()
     assert await live() == expected
     assert bool(taken) == (state == "memory"), "what the local store has is not read again"
+
+
+async def test_the_end_of_one_recovery_is_not_taken_for_that_of_the_next(
+    any_broker: KafkaSettings, tmp_path: Path, fresh: str
+) -> None:
+    prepare(any_broker, fresh)
+    keys = {b"key %d" % number for number in range(ROWS)}
+    producer = Producer({"bootstrap.servers": any_broker.bootstrap_servers, "partitioner": "murmur2_random"})
+    for key in keys:
+        producer.produce(f"{fresh}-t-changelog", b"row", key=key)
+    assert producer.flush(PATIENCE) == 0
+
+    async def handle(record: InRecord) -> None:
+        raise AssertionError("nothing was sent")
+
+    def rows(table: FaustTable, app: SafeApp) -> set[bytes]:
+        return {key for number in assigned_partitions(app)[f"{fresh}.in"] for key, _ in table.rows(number)}
+
+    settings = settings_for(any_broker)
+    first, table = app_with(settings, fresh, tmp_path / "first", handle)
+    second, other = app_with(settings, fresh, tmp_path / "second", handle)
+    async with running(first):
+        assert rows(table, first) == keys
+        async with running(second):
+            await owns(first, f"{fresh}.in", 1)
+            assert rows(table, first) | rows(other, second) == keys
+            first.tables.recovery.signal_recovery_end.set()  # as a recovery of the last five seconds has left it
+        await owns(first, f"{fresh}.in", 2)
+        assert rows(table, first) == keys, "what the other had is read again, all of it"
 
 
 async def test_a_local_store_that_refuses_rows_of_its_changelog_ends_the_app(
