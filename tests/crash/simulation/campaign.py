@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tests.crash.simulation.histories import History, history_of
 from tests.crash.simulation.member import Parts
@@ -13,18 +12,18 @@ Bend = Callable[[History], History | None]
 """Returns a history as it is to be tried, or None to leave it out."""
 
 
-def first_failure(seeds: range, parts: Parts | None = None, bend: Bend | None = None) -> History | None:
+def first_failure(
+    seeds: range,
+    parts: Parts | None = None,
+    bend: Bend | None = None,
+    histories: Callable[[int], History] = history_of,
+    simulation: type[Simulation] = Simulation,
+) -> History | None:
     """Return the first history of `seeds` that does not come to its oracle, or None."""
     for seed in seeds:
-        history: History | None = history_of(seed)
+        history: History | None = histories(seed)
         if bend is not None and history is not None:
             history = bend(history)
-        if history is not None and Simulation(history, parts or Parts()).run():
+        if history is not None and simulation(history, parts or Parts()).run():
             return history
     return None
-
-
-def only(*faults: str) -> Callable[[History], History]:
-    """Return a bend that leaves just these faults, at least three times in a history."""
-    kept = frozenset(faults)
-    return lambda history: replace(history, faults=kept, fault_limit=max(3, history.fault_limit) if kept else 0)

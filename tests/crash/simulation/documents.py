@@ -17,7 +17,7 @@ from chunking.strategies.base import Options, Strategy
 from chunking.tokens import TokenCounter, counter
 from streams.errors import PoisonRecord
 from streams.ports import Vector
-from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE
+from tests.crash.simulation.histories import UNEMBEDDABLE, UNEMBEDDABLE_YET, UNREADABLE, UNREADABLE_YET
 
 PARAGRAPHS, PAIRS = "simulated-paragraphs", "simulated-pairs"
 DIMENSIONS = 4
@@ -72,9 +72,9 @@ def token_counter() -> TokenCounter:
     return counter("characters")
 
 
-def parse(text: str, title: str) -> Document:
-    """Return a document whose blocks are its paragraphs. Raises PoisonRecord when it holds UNREADABLE."""
-    if UNREADABLE in text:
+def parse(text: str, title: str, mended: bool = True) -> Document:
+    """Return a document whose blocks are its paragraphs. Raises PoisonRecord when it holds UNREADABLE, or what is not `mended`."""
+    if UNREADABLE in text or (UNREADABLE_YET in text and not mended):
         raise PoisonRecord("unreadable markup")
     blocks, position = [], 0
     for paragraph in text.split("\n\n"):
@@ -89,8 +89,8 @@ def vector(text: str) -> Vector:
     return np.frombuffer(hashlib.sha256(text.encode()).digest()[:DIMENSIONS], dtype=np.uint8).astype(np.float32) + 1
 
 
-def embed(texts: Sequence[str]) -> list[Vector]:
-    """Return a vector a text. Raises PoisonRecord when one of them is UNEMBEDDABLE."""
-    if any(UNEMBEDDABLE in text for text in texts):
+def embed(texts: Sequence[str], mended: bool = True) -> list[Vector]:
+    """Return a vector a text. Raises PoisonRecord when one of them is UNEMBEDDABLE, or what is not `mended`."""
+    if any(UNEMBEDDABLE in text or (UNEMBEDDABLE_YET in text and not mended) for text in texts):
         raise PoisonRecord("the model gives no finite vector")
     return [vector(text) for text in texts]

@@ -7,12 +7,14 @@ whatever is still open and releases whatever is still held; then nothing may be 
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemas.codec import decode, encode
-from schemas.control import Verdict
+from schemas.codec import decode
+from schemas.control import Control, Verdict
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from streams.agents.holding import Event as AtTheDoor
@@ -21,20 +23,20 @@ from streams.agents.order import says
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import About
 from streams.controls.counts import Counts
-from streams.controls.desk import Ruling, plan_ruling, sent_again
 from streams.controls.standing import Standing, held_by_key
 from streams.controls.state import Controls, fold
-from streams.kafka.produce import OutRecord
 from streams.ports import InRecord
 from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, HeldMark, Seen
-from tests.crash.simulation.documents import EPOCH
-from tests.crash.simulation.histories import Event, History, history_of
+from tests.crash.simulation.histories import UNREADABLE, Command, Event, History, history_of
 from tests.crash.simulation.member import Member, Parts
+from tests.crash.simulation.operators import Operator
+from tests.crash.simulation.oracle import event_of
 from tests.crash.simulation.ports import Log
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.world import NAMES, World
 
+RULINGS = ("approve", "reject")
 LIMITS = Limits(share=0.5, minimum=1)
 TENANTS = ("a", "b")
 
@@ -118,18 +120,71 @@ def doors(holding: type[Holding] = Holding) -> Parts:
 
 
 def door_history(seed: int) -> History:
-    """Return a history in which deletes are many, with a parser that keeps its memory."""
-    history = history_of(seed)
-    faults = history.faults - {"lose_seen", "lose_manifests", "kill_command"}
+    """Return a history in which deletes are many, with a parser that keeps its memory, and tenants who are paused now and then. Of
+    half of them a part comes through [bulk]."""
+    history, dice = history_of(seed), random.Random(seed * 43 + 17)
+    events = tuple(replace(event, bulk=False) for event in history.events if event.kind != "null")
+    if dice.random() < 0.5:
+        events = tuple(replace(event, bulk=dice.random() < 0.6) for event in events)
+    faults = history.faults - {"lose_seen", "lose_manifests"} | ({"kill_command"} if dice.random() < 0.6 else set())
     return replace(
         history,
-        events=tuple(replace(event, bulk=False) for event in history.events if event.kind != "null"),
+        events=events,
         faults=faults,
-        fault_limit=history.fault_limit if faults else 0,
-        commands=(),
+        fault_limit=max(history.fault_limit, 2) if faults else 0,
+        commands=_pauses(dice, len(events)) if dice.random() < 0.5 and _may_pause(events, faults) else (),
         compaction=False,
         repaired=False,
     )
+
+
+def rejecting_history(seed: int) -> History:
+    """Return one for operators who reject. No pauses, see `_may_pause`."""
+    return replace(door_history(seed), commands=())
+
+
+def _may_pause(events: tuple[Event, ...], faults: frozenset[str]) -> bool:
+    """Return whether a tenant may be paused. What is known to go wrong then is left out (ARCHITECTURE.md, "If X dies"): a parked
+    event that gives way to a newer one which does not go itself, being unreadable or rejected; a mark that a second owner leaves."""
+    return "zombie" not in faults and not any(UNREADABLE in event.paragraphs for event in events)
+
+
+def _pauses(dice: random.Random, events: int) -> tuple[Command, ...]:
+    begin, tenant = dice.randint(0, events), dice.choice(TENANTS)
+    return (Command("pause", begin, tenant=tenant), Command("resume", dice.randint(begin, events), "pause", tenant=tenant))
+
+
+class Spared:
+    """The law of a rejection: what stood in [documents] or waited in [bulk] when it was taken takes no document away any more."""
+
+    def __init__(self, world: World, history: History, fail: Callable[[str], None]) -> None:
+        ids = Counter(event.event_id for event in history.events)
+        self._world, self._fail = world, fail
+        self._deletes = {e.event_id: e for e in history.events if e.kind == "delete" and ids[e.event_id] == 1 and not e.reindex}
+        self._spared: dict[str, set[str]] = {}
+
+    def look(self, record: InRecord) -> None:
+        """Take note of a decision, and complain about a delete that passes against it."""
+        if record.topic == NAMES.controls and record.value is not None:
+            control = decode(record.value, Control)
+            if control.decisions and control.tenant_id is not None:
+                waiting = self._waiting(control.tenant_id) if control.decisions[-1].verdict == "reject" else set()
+                self._spared[control.tenant_id] = waiting
+        elif record.topic == NAMES.parsed and record.value is not None:
+            passed = decode(record.value, ParsedDocument)
+            row = self._row(record.key or b"")
+            if passed.event_id in self._spared.get(passed.tenant_id, ()) and row is not None and row.live and row.passing < 0:
+                self._fail(f"event {passed.event_id} takes {passed.document_id} away, though it was decided against before")
+
+    def _waiting(self, tenant: str) -> set[str]:
+        sent = [record for topic in (NAMES.documents, NAMES.bulk) for record in self._world.records(topic)]
+        passed = {decode(record.value, ParsedDocument).event_id for record in self._world.records(NAMES.parsed) if record.value}
+        known = {event_of(record.key, record.value).event_id for record in sent} - passed
+        return {name for name in known if name in self._deletes and self._deletes[name].tenant == tenant}
+
+    def _row(self, key: bytes) -> Seen | None:
+        value = self._world.recovered_table("parser", self._world.partition_of(key)).get(key)
+        return Seen.from_bytes(value) if value else None
 
 
 @dataclass
@@ -137,9 +192,13 @@ class DoorSimulation(Simulation):
     """One history with operators who decide. `rejects`: they may also reject."""
 
     rejects: bool = False
-    to_send: list[OutRecord] = field(default_factory=list)
     rulings_left: int = 3
     decided: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._spared = Spared(self.world, self.history, self.failures.append)
+        self.world.at_append = self._spared.look
 
     def _operations(self) -> list[tuple[float, Callable[[], None]]]:
         choices = super()._operations()
@@ -147,16 +206,20 @@ class DoorSimulation(Simulation):
             view: SimulatedView | None = member.__dict__.get("view")
             if view is not None and any(r.offset >= view.heard.get(r.partition, 0) for r in self.world.records(NAMES.controls)):
                 choices.append((0.5, lambda view=view: self._hear(view)))  # type: ignore[misc]
-        if self.to_send:
-            choices.append((1.0, self._send_one))
-            choices.append((0.03, self._stop))
-        elif self.rulings_left:
+        if self.rulings_left and not any(operator.command.name in RULINGS for operator in self._operators):
             for tenant in self._undecided():
                 choices.append((0.2, lambda tenant=tenant: self._decide(tenant)))  # type: ignore[misc]
         return choices
 
     def _hear(self, view: SimulatedView) -> None:
         view.hear()
+
+    def _end(self, operator: Operator) -> None:
+        """An operator who was killed amid a decision need not come back: what is held tells the next one."""
+        if operator.command.name in RULINGS and operator.state != "done":
+            self._operators.remove(operator)
+        else:
+            super()._end(operator)
 
     def _standing(self) -> Standing:
         return Standing(fold(self.world.records(NAMES.controls)), held_by_key(self.world.records(NAMES.held)))
@@ -170,39 +233,44 @@ class DoorSimulation(Simulation):
         verdict: Verdict = "reject" if self.rejects and self._dice.random() < 0.5 else "approve"
         if standing.controls.open_breaker(tenant) is None and newest is not None:
             verdict = newest.verdict  # the same command again
-        ends = {number: len(self.world.logs[NAMES.documents, number]) for number in range(self.world.partitions)}
-        ruling: Ruling = plan_ruling(standing, tenant, verdict, lambda: ends, EPOCH, "ops", "")
-        if ruling.decision is not None:
-            record = standing.controls.with_decision(tenant, replace_id(ruling, self.decided), "ops")
-            self.world.append(NAMES.controls, record.key, encode(record))
         self.decided += 1
         self.rulings_left = max(0, self.rulings_left - 1)
-        self.note("ops", f"{verdict} {tenant}, {len(ruling.held)} held")
-        self.to_send = list(sent_again(ruling.held, NAMES.documents, f"release-{self.decided}"))
-
-    def _send_one(self) -> None:
-        record = self.to_send.pop(0)
-        partition = self.world.partition_of(record.key)
-        log = self.world.logs[NAMES.documents, partition]
-        log.append(InRecord(NAMES.documents, partition, len(log), record.key, record.value, record.headers))
-        self.note("ops", f"sends {record.key!r} again at {len(log) - 1}")
-
-    def _stop(self) -> None:
-        self.note("ops", "is killed")
-        self.to_send = []
+        self._run(Command(verdict, tenant=tenant))
 
     def _repair(self) -> bool:
         self._faults_left, self._outage = 0, None
-        undecided = self._undecided()
+        undecided, standing = self._undecided(), self._standing()
+        paused = sorted({held.change.tenant_id for held in standing.held_of(None, "paused")} | {*self._paused(standing)})
         if self.decided > 40:
-            self.failures.append(f"what is held is never released: {sorted(self._standing().held)}")
+            self.failures.append(f"what is held is never released: {sorted(standing.held)}")
         elif undecided:
             self._decide(undecided[0])
             return True
+        elif paused:
+            self.decided += 1
+            self._run(Command("resume", tenant=paused[0]))
+            return True
         else:
             self.failures += self._left()
-            self._events = tuple(event for event in self._events if not self._was_dropped(event))
+            if not self._feeds:
+                self._events = tuple(event for event in self._events if not self._was_dropped(event))
         return False
+
+    @staticmethod
+    def _paused(standing: Standing) -> list[str]:
+        return [tenant for tenant in TENANTS if standing.controls.pause_of_tenant(tenant) is not None]
+
+    def _complaints(self) -> list[str]:
+        if self._feeds:
+            self._events = tuple(event for event in self._events if not self._was_dropped(event))
+        # What can't be read is tried, and refused, also where it is late: while the newer event is held.
+        unreadable = {event.event_id for event in self._events if UNREADABLE in event.paragraphs}
+        tried = {f"event {name}: a good event is a dead letter" for name in unreadable}
+        # What is parked and overtaken is never looked at: it is settled as stale.
+        told = [decode(r.value, Receipt) for r in self.world.records(NAMES.receipts) if r.value]
+        parked = {receipt.event_id for receipt in told if receipt.outcome == "stale" and "while it was held" in receipt.reason}
+        tried |= {f"event {name}: a bad event is no dead letter" for name in parked}
+        return [each for each in super()._complaints() if each not in tried]
 
     @property
     def _is_ordered(self) -> bool:
@@ -236,16 +304,16 @@ class DoorSimulation(Simulation):
         return event.event_id not in passed and (held or dropped or beside)
 
 
-def replace_id(ruling: Ruling, number: int) -> Any:
-    """Return the decision under a name that a seed repeats."""
-    assert ruling.decision is not None
-    return ruling.decision.model_copy(update={"id": f"decision-{number}"})
-
-
-def first_door_failure(seeds: range, holding: type[Holding] = Holding, rejects: bool = False) -> tuple[int, list[str]] | None:
+def first_door_failure(
+    seeds: range, holding: type[Holding] = Holding, rejects: bool = False, broken: Parts | None = None
+) -> tuple[int, list[str]] | None:
     """Return the first seed whose history does not come to its oracle, with what is wrong; None where all do."""
+    parts = doors(holding)
+    if broken is not None:
+        parts = replace(parts, broker=broken.broker, feeder=broken.feeder)
     for seed in seeds:
-        found = DoorSimulation(door_history(seed), doors(holding), rejects=rejects).run()
+        history = rejecting_history(seed) if rejects else door_history(seed)
+        found = DoorSimulation(history, parts, rejects=rejects).run()
         if found:
             return seed, found
     return None

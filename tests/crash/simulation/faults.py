@@ -6,9 +6,10 @@ import random
 from typing import Any
 
 from streams.errors import Unavailable, UsageError
+from tests.crash.simulation.blocking import Killed
 from tests.crash.simulation.histories import History
 from tests.crash.simulation.member import Member
-from tests.crash.simulation.operators import Killed, Operator
+from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.world import PARSER, Operation, World
 
 REFUSALS = ("429 too many requests", "500 no space left on device", "timeout")
@@ -69,9 +70,10 @@ class Faults:
         return True
 
     def _do_prefix(self) -> bool:
-        operation = self._victim("apply")
-        if operation is None:
+        living = [o for o in self.world.pending if o.owner.state != "dead" and len(o.steps) > 1 and o.kind in ("apply", "publish")]
+        if not living:
             return False
+        operation = self._dice.choice(living)
         for _ in range(self._dice.randint(0, len(operation.steps) - operation.done)):
             operation.advance()
         self._refuse(operation, f"ended after {operation.done} of {len(operation.steps)} steps")
@@ -112,7 +114,8 @@ class Faults:
         return True
 
     def _do_lose_manifests(self) -> bool:
-        return self._lose(self._dice.choice(sorted(self._hosted - {PARSER})))
+        hosted = sorted({batch.name for batch in self.world.live} & self._hosted)
+        return bool(hosted) and self._lose(self._dice.choice(hosted))
 
     def _do_lose_seen(self) -> bool:
         return self._lose(PARSER)
@@ -142,6 +145,9 @@ class Faults:
             self.world.pending.remove(operation)
             if operation.kind in ("thread", "alias") and self._dice.random() < 0.7:
                 self._advance_dying(operation)
+            elif operation.kind == "publish":
+                for _ in range(self._dice.randint(0, len(operation.steps) - operation.done)):
+                    operation.advance()
         self.note(operator, "is killed")
         operator.die()
         return True

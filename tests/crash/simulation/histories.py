@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.codec import encode
@@ -17,6 +17,9 @@ UNREADABLE = "%unreadable%"
 """A document with this paragraph can't be parsed."""
 UNEMBEDDABLE = "%unembeddable%"
 """A chunk with this text can't be embedded."""
+UNREADABLE_YET = "%unreadable yet%"
+UNEMBEDDABLE_YET = "%unembeddable yet%"
+"""The same, until somebody has mended what stands in their way."""
 
 LITTLE_FAULTS = ("refuse", "lose_answer", "prefix", "outage")
 GREAT_FAULTS = ("crash", "graceful", "zombie", "lose_manifests", "lose_seen")
@@ -26,14 +29,22 @@ FAULTS = LITTLE_FAULTS + GREAT_FAULTS + COMMAND_FAULTS
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An operator's command: rollout, rollback, switch or switch_back. It begins when `at` events are out and `after` has ended."""
+    """An operator's command: rollout, rollback, switch, switch_back or retire; replay, drop, keep, forget or mend, for dead letters
+    and old deletes; approve, reject, pause or resume, for a tenant (operators.py). It begins when `at` events are out and `after`
+    has ended."""
 
     name: str
     at: int = 0
     after: str = ""
+    which: int = -1
+    """Which of the open letters, counted round; -1: all."""
+    names: tuple[str, ...] = ()
+    """Letters that were chosen by a run before."""
+    tenant: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} after {self.at} events" + (f" and {self.after}" if self.after else "")
+        whose = f" of letter {self.which}" if self.which >= 0 else f" of tenant {self.tenant}" if self.tenant else ""
+        return f"{self.name}{whose} after {self.at} events" + (f" and {self.after}" if self.after else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,11 @@ class Event:
     @property
     def key(self) -> bytes:
         return document_key(self.tenant, self.document)
+
+    @property
+    def is_curable(self) -> bool:
+        """Whether it can't be used until somebody has mended what stands in its way."""
+        return UNREADABLE_YET in self.paragraphs or UNEMBEDDABLE_YET in self.paragraphs
 
     @property
     def value(self) -> bytes | None:
@@ -172,6 +188,12 @@ def _commands(dice: random.Random, events: int) -> tuple[Command, ...]:
         name = dice.choice(("switch", "switch_back"))  # the first goes by no gate: not before the build is through
         commands.append(Command(name, dice.randint(begin, events), "rollout" if name == "switch" else dice.choice(("rollout", ""))))
     return tuple(commands)
+
+
+def only(*faults: str) -> Callable[[History], History]:
+    """Return a bend that leaves just these faults, at least three times in a history."""
+    kept = frozenset(faults)
+    return lambda history: replace(history, faults=kept, fault_limit=max(3, history.fault_limit) if kept else 0)
 
 
 def repairs(events: tuple[Event, ...], ends: Mapping[bytes, tuple[tuple[str, ...], str] | None]) -> tuple[Event, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.crash.simulation.campaign import only
-from tests.crash.simulation.doors import DoorSimulation, door_history, doors
-from tests.crash.simulation.histories import History, history_of
+from tests.crash.simulation.doors import DoorSimulation, door_history, doors, rejecting_history
+from tests.crash.simulation.histories import History, history_of, only
+from tests.crash.simulation.letters import LetterSimulation, letter_history
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.shrinking import Run
 
@@ -25,6 +25,10 @@ def _plainly(history: History, tracing: bool) -> Simulation:
     return Simulation(history, tracing=tracing)
 
 
+def _with_letters(history: History, tracing: bool) -> Simulation:
+    return LetterSimulation(history, tracing=tracing)
+
+
 def _with_a_door(history: History, tracing: bool, rejects: bool) -> Simulation:
     return DoorSimulation(history, doors(), tracing, rejects=rejects)
 
@@ -38,10 +42,11 @@ KINDS: Mapping[str, Kind] = {
     "any": Kind(history_of, _plainly),
     "two-owners": Kind(two_owners, _plainly),
     "held": Kind(door_history, partial(_with_a_door, rejects=False)),
-    "held-or-rejected": Kind(door_history, partial(_with_a_door, rejects=True)),
+    "held-or-rejected": Kind(rejecting_history, partial(_with_a_door, rejects=True)),
+    "letters": Kind(letter_history, _with_letters),
 }
 """Name to family."""
-TURNS = ("any", "any", "any", "two-owners", "any", "any", "held", "held-or-rejected")
+TURNS = ("any", "letters", "any", "two-owners", "any", "letters", "held", "held-or-rejected")
 """A seed's family, by its last three bits."""
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from faust.types import TP
@@ -31,10 +29,11 @@ from streams.lanes.precedence import BULK_YIELDS_SECONDS, Lanes, Precedence, cam
 from streams.patience import Patience
 from streams.ports import InRecord
 from tests.crash.simulation import documents
+from tests.crash.simulation.broker import SimulatedBroker
 from tests.crash.simulation.loop import SimulatedLoop
-from tests.crash.simulation.ports import Embedder, IndexPort, Log, Table, fetch, order_of, parse, short
+from tests.crash.simulation.ports import Embedder, IndexPort, Log, Table, fetch, order_of, parse_of, short
 from tests.crash.simulation.runners import Intake, SimulatedApp
-from tests.crash.simulation.world import ALIAS, BATCHES, BLUE, FEEDER, NAMES, PARSER, Index, Operation, World
+from tests.crash.simulation.world import ALIAS, BATCHES, FEEDER, NAMES, PARSER, Index, Operation, World
 
 if TYPE_CHECKING:
     from tests.crash.simulation.operators import Operator
@@ -56,6 +55,7 @@ class Parts:
     table: type[Table] | None = None
     index: type[Index] = Index
     operator: type[Operator] | None = None
+    broker: type[SimulatedBroker] = SimulatedBroker
     rechecks: bool = True
     knows_lost_state: bool = True
     begins_empty: Callable[[Member], bool] = lambda member: member.begins_empty
@@ -82,7 +82,6 @@ class Member:
     table: dict[bytes, bytes] = field(default_factory=dict)
     runners: list[Intake] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    ticks: Iterator[int] = field(default_factory=itertools.count)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     manifests: Manifests = field(init=False)
     in_grace: bool = False
@@ -101,6 +100,7 @@ class Member:
             return
         if self.group == PARSER:
             order = self.parts.order(self)
+            parse = parse_of(self)
             parser = self.parts.parser(self.outbox("parser"), table, parse, fetch, 1_000_000, poison_attempts=2, order=order)
             self.runners = [self._one_by_one(NAMES.documents, parser.handle)]
             return
@@ -178,7 +178,7 @@ class Member:
     @property
     def stages(self) -> dict[int, Offsets]:
         """Return how far the stages behind the feeder are."""
-        batch, world = BLUE, self.world
+        batch, world = self.world.served, self.world
         stages = (PARSER, NAMES.documents), (batch.name, NAMES.parsed), (batch.name, batch.changes)
         return {
             number: Offsets(*((world.committed[group, topic, number], len(world.logs[topic, number])) for group, topic in stages))
@@ -206,14 +206,12 @@ class Member:
     def outbox(self, stage: Any) -> Outbox:
         """Return the way out of a stage."""
         patience = Patience(self.stopping, first=0.1, longest=1.0, dice=lambda: 0.5)
-        return Outbox((self.parts.log or Log)(self), NAMES, patience, self._now, stage, "" if stage == "parser" else self.group)
+        batch = "" if stage == "parser" else self.group
+        return Outbox((self.parts.log or Log)(self), NAMES, patience, self.world.now, stage, batch)
 
     def _lender(self) -> Lender | None:
         served = self.world.ledger.served(ALIAS)
         return None if served is None or served.batch == self.group else Lender(served.collection, served.policy_fingerprint)
-
-    def _now(self) -> datetime:
-        return documents.EPOCH + timedelta(milliseconds=next(self.ticks))
 
     async def perform(self, kind: str, what: str, *steps: Callable[[], Any]) -> Any:
         """Hand an operation to the world and wait for its answer."""

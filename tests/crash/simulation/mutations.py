@@ -28,11 +28,11 @@ from streams.ports import IndexPlan, InRecord, VectorIndex
 from streams.steps.plan_changes import Planned
 from streams.steps.plan_index import still_wanted
 from streams.steps.settle_change import Seen
-from tests.crash.simulation.campaign import only
-from tests.crash.simulation.histories import History
+from tests.crash.simulation.histories import History, history_of, only
 from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.ports import Log, Table, order_of
+from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.world import Index
 
 
@@ -273,6 +273,8 @@ class Mutation:
     """Tried with these histories alone; the others count to the budget as well."""
     first: int = 0
     """The first seed, for what is rare."""
+    histories: Callable[[int], History] = history_of
+    simulation: type[Simulation] = Simulation
 
     @property
     def seeds(self) -> range:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -17,10 +17,11 @@ from chunking.document import DocumentKey
 from chunking.manifest import Manifest
 from schemas.codec import UndecodableRecord, decode
 from schemas.dead_letter import DeadLetter
-from schemas.document_change import AGAIN, DocumentChange
+from schemas.document_change import AGAIN, FORGET, DocumentChange
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from schemas.record import split_document_key
+from streams.controls.release import HEADER as RELEASED
 from streams.repair.letters import entry_of, heals
 from tests.crash.simulation import documents
 from tests.crash.simulation.histories import TITLES, UNEMBEDDABLE, UNREADABLE, Event
@@ -54,23 +55,27 @@ class Verdicts:
     open: set[str] = field(default_factory=set)
     """Unembeddable: refused, unless a newer revision overtook it before the embedder saw it."""
     garbage: list[Event] = field(default_factory=list)
+    cured: set[str] = field(default_factory=set)
+    """What may be refused at first, and goes when it is sent again (histories.py)."""
 
 
-def judge(events: tuple[Event, ...]) -> Verdicts:
-    """Return what an orderly reader of the log would make of it."""
+def judge(events: tuple[Event, ...], refused: Collection[str] = ()) -> Verdicts:
+    """Return what an orderly reader of the log would make of it. refused: events that may be mended and never passed the parser."""
     verdicts = Verdicts()
     for event in events:
         if event.kind == "garbage":
             verdicts.garbage.append(event)
             continue
-        fate = _accept(verdicts.documents[event.key], event)
+        fate = _accept(verdicts.documents[event.key], event, refused)
         getattr(verdicts, fate).add(event.event_id)
     # One record sent twice is one event.
     verdicts.good -= verdicts.bad | verdicts.open
+    verdicts.cured = {event.event_id for event in events if event.is_curable}
+    verdicts.good, verdicts.bad = verdicts.good - verdicts.cured, verdicts.bad - verdicts.cured
     return verdicts
 
 
-def _accept(document: Expected, event: Event) -> str:
+def _accept(document: Expected, event: Event, refused: Collection[str]) -> str:
     deleted = event.kind in ("delete", "null")
     revision = max(document.revision, 0) if event.kind == "null" else event.revision
     said = "deleted" if deleted else (event.paragraphs, event.title)
@@ -83,7 +88,7 @@ def _accept(document: Expected, event: Event) -> str:
             return "bad"
         if not document.failed and not event.reindex:
             return "good"
-    unreadable = not deleted and UNREADABLE in event.paragraphs
+    unreadable = not deleted and (UNREADABLE in event.paragraphs or (event.is_curable and event.event_id in refused))
     document.revision, document.said, document.deleted, document.failed = revision, said, deleted, unreadable
     if unreadable:
         return "bad"
@@ -102,24 +107,32 @@ def clean_build(batch: SimulatedBatch, key: bytes, content: Content) -> tuple[Ch
 
 
 def complaints(
-    world: World, events: tuple[Event, ...], repaired: bool = False, ordered: bool = True, two_owners: bool = False
+    world: World,
+    events: tuple[Event, ...],
+    ordered: bool = True,
+    two_owners: bool = False,
+    let_be: Collection[tuple[str, bytes]] = (),
+    refused: Collection[str] = (),
 ) -> list[str]:
     """Return what is wrong with a drained world, one line each; nothing when it is as it must be.
 
-    repaired: only the last of the events, one a document, are held against it. ordered: [documents] must end in the newest of each.
-    two_owners: a good event may have been a dead letter, if it has healed.
+    ordered: [documents] must end in the newest of each.
+    two_owners: a good event may have been a dead letter, if it has healed. let_be: (batch, document) that lack something which
+    somebody dropped. refused: as `judge` has it.
     """
-    if not (repaired or world.logs[NAMES.bulk, 0] or world.logs[NAMES.bulk, world.partitions - 1]):
-        events = _named(world, events)
-    verdicts = judge(events)
+    verdicts = judge(events, refused)
     found = _outcomes(world, verdicts, two_owners)
     found += _order(world, verdicts) if ordered else []
     for batch in world.live:
+        if batch.name not in world.indexes:
+            found.append(f"{batch.name}: its collection is gone")
+            continue
         points = set(world.indexes[batch.name].points)
         for key in {event.key for event in events}:
             points -= {point.chunk_id for point in world.indexes[batch.name].of_document(*split_document_key(key))}
             expected = verdicts.documents[key] if key in verdicts.documents else Expected()
-            found += document_complaints(world, batch, key, expected)
+            if (batch.name, key) not in let_be:
+                found += document_complaints(world, batch, key, expected)
         found += [f"{batch.name}: point {chunk_id[:12]} belongs to no document of this history" for chunk_id in points]
     served = world.ledger.served(ALIAS)
     if served is None or world.aliases != {ALIAS: served.collection}:
@@ -127,7 +140,7 @@ def complaints(
     return found
 
 
-def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
+def named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
     """Return the events, those that can't carry an id under the place of their record."""
     named = []
     for event, record in zip(events, world.produced, strict=False):
@@ -137,11 +150,11 @@ def _named(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
 
 
 def as_they_came(world: World) -> tuple[Event, ...]:
-    """Return the events in the order of [documents], where some came through [bulk]: what was said again is none, and what the
-    feeder passed on twice is the same event again."""
+    """Return the events in the order of [documents], where some came through [bulk]: what was said again or released is none,
+    and what the feeder passed on twice is the same event again."""
     came = []
     for record in world.records(NAMES.documents):
-        if AGAIN not in record.headers:
+        if not record.headers.keys() & {AGAIN, FORGET, RELEASED}:
             event = event_of(record.key, record.value)
             place = f"{record.topic}-{record.partition}-{record.offset}"
             came.append(replace(event, event_id=place) if event.kind == "null" else event)
@@ -160,6 +173,8 @@ def _order(world: World, verdicts: Verdicts) -> list[str]:
     found = []
     for key, expected in verdicts.documents.items():
         record = last[key]
+        if record.value is None and FORGET in record.headers and expected.deleted:
+            continue
         event = event_of(record.key, record.value)
         said: object = "deleted" if event.kind in ("delete", "null") else (event.paragraphs, event.title)
         right = event.kind == "null" or event.revision == expected.revision
@@ -244,7 +259,7 @@ def _outcomes(world: World, verdicts: Verdicts, two_owners: bool) -> list[str]:
     settled = {event_id for event_id, _ in first}
     found = [f"event {event}: a good event is a dead letter" for event in sorted(verdicts.good & dead)]
     found += [f"event {event}: a bad event is no dead letter" for event in sorted(verdicts.bad - dead)]
-    found += [f"event {event}: no outcome" for event in sorted((verdicts.good | verdicts.bad) - settled - dead)]
+    found += [f"event {event}: no outcome" for event in sorted((verdicts.good | verdicts.bad | verdicts.cured) - settled - dead)]
     originals = {base64.b64decode(letter.value) for letter in letters if letter.value is not None}
     found += [f"event {e.event_id}: garbage is no dead letter" for e in verdicts.garbage if e.value not in originals]
     for document in verdicts.documents.values():
@@ -256,7 +271,7 @@ def _outcomes(world: World, verdicts: Verdicts, two_owners: bool) -> list[str]:
     refused = {(letter.event_id, letter.batch) for letter in letters}
     for record in world.records(NAMES.parsed):
         event = decode(record.value, ParsedDocument).event_id if record.value else ""
-        if event in verdicts.good and (record.topic, record.partition, record.offset) not in world.gone:
+        if event in verdicts.good | verdicts.cured and (record.topic, record.partition, record.offset) not in world.gone:
             places = [(event, batch.name) for batch in world.live]
             found += [f"event {event}: no outcome in {place[1]}" for place in places if place not in first.keys() | refused]
     return found

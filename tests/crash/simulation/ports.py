@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chunking.document import Document
 from streams.agents.order import Order
+from streams.agents.parse_document import Parse
 from streams.faustio.scope import headers_for
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from tests.crash.simulation import documents
@@ -95,7 +96,7 @@ class IndexPort:
 
     async def retrieve(self, collection: str, chunk_ids: Sequence[str], with_vectors: bool = False) -> dict[str, StoredPoint]:
         def read() -> dict[str, StoredPoint]:
-            points = self._world.indexes[collection].points
+            points = self._world.collection(collection).points
             found = {chunk_id: points[chunk_id] for chunk_id in chunk_ids if chunk_id in points}
             return {
                 chunk_id: StoredPoint(chunk_id, dict(payload), vector if with_vectors else None)
@@ -106,16 +107,20 @@ class IndexPort:
         return result
 
     async def document_points(self, collection: str, tenant_id: str, document_id: str) -> list[StoredPoint]:
-        index = self._world.indexes[collection]
         result: list[StoredPoint] = await self._caller.perform(
-            "read", f"list {tenant_id}/{document_id}", lambda: index.of_document(tenant_id, document_id)
+            "read",
+            f"list {tenant_id}/{document_id}",
+            lambda: self._world.collection(collection).of_document(tenant_id, document_id),
         )
         return result
 
     async def apply(self, collection: str, plan: IndexPlan) -> None:
         counts = f"+{len(plan.upserts)} ~{len(plan.payloads)} ={len(plan.stamps)} -{len(plan.deletes)}"
         what = f"apply {plan.tenant_id}/{plan.document_id} r{plan.revision} {counts}"
-        await self._caller.perform("apply", what, *self._world.indexes[collection].steps(plan))
+        await self._caller.perform("apply", what, *self._world.to_write(collection).steps(plan))
+
+    async def drop_collection(self, collection: str) -> None:
+        await self._caller.perform("alias", f"drop {collection}", lambda: self._world.drop(collection))
 
     async def alias_target(self, alias: str) -> str | None:
         result: str | None = await self._caller.perform("read", f"read alias {alias}", lambda: self._world.aliases.get(alias))
@@ -141,16 +146,21 @@ class Embedder:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         assert all(text.strip() for text in texts), "blank text for the embedder"
-        asked = list(texts)
-        vectors: list[Vector] = await self._member.perform("embed", f"embed {asked}", lambda: documents.embed(asked))
+        asked, member = list(texts), self._member
+        vectors: list[Vector] = await member.perform("embed", f"embed {asked}", lambda: documents.embed(asked, member.world.mended))
         return vectors
 
 
-async def parse(
-    data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str], place: str
-) -> Document:
-    assert isinstance(data, str)
-    return documents.parse(data, title)
+def parse_of(member: Member) -> Parse:
+    """Return the parser's way to parse."""
+
+    async def parse(
+        data: bytes | str, media_type: str, *, title: str, language: str, kind: str, labels: Sequence[str], place: str
+    ) -> Document:
+        assert isinstance(data, str)
+        return documents.parse(data, title, member.world.mended)
+
+    return parse
 
 
 async def fetch(reference: str, limit: int) -> bytes:

@@ -16,10 +16,10 @@ from tests.crash.simulation.histories import Command, Event, History, repairs
 from tests.crash.simulation.loop import SimulatedLoop
 from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Operator, in_thread
-from tests.crash.simulation.oracle import as_they_came, complaints, judge, never_passed_on
+from tests.crash.simulation.oracle import as_they_came, complaints, judge, named, never_passed_on
 from tests.crash.simulation.readers import Readers
 from tests.crash.simulation.runners import Intake
-from tests.crash.simulation.world import BLUE, FEEDER, NAMES, PARSER, Operation, World
+from tests.crash.simulation.world import BATCHES, BLUE, FEEDER, NAMES, PARSER, Operation, World
 
 STEP_LIMIT = 20_000
 """A history that is not drained by then never will be."""
@@ -77,8 +77,13 @@ class Simulation(Faults):
         if self._feeds:
             self.failures += never_passed_on(self.world, self._events)
             self._events = as_they_came(self.world)
+        return self.failures or self._complaints()
+
+    def _complaints(self) -> list[str]:
+        """Return what is wrong with the world at the end."""
         two_owners = "zombie" in self.history.faults
-        return self.failures or complaints(self.world, self._events, self.history.repaired, self._is_ordered, two_owners)
+        events = self._events if self._feeds or self.history.repaired else named(self.world, self._events)
+        return complaints(self.world, events, self._is_ordered, two_owners)
 
     @property
     def _is_ordered(self) -> bool:
@@ -130,6 +135,9 @@ class Simulation(Faults):
         for batch in self.world.live if self.history.commands else ():
             if batch.name not in self._hosted:
                 choices.append((1.0, lambda name=batch.name: self._host(name)))
+        for member in self.members if self._retires else ():
+            if member.group in BATCHES and BATCHES[member.group] not in self.world.live:
+                choices.append((1.0, lambda member=member: self._stop_hosting(member)))
         for command in self._waiting:
             if self._produced >= command.at and (not command.after or command.after in self._ended):
                 choices.append((1.0, lambda command=command: self._begin(command)))
@@ -147,8 +155,17 @@ class Simulation(Faults):
         return choices
 
     @property
+    def _retires(self) -> bool:
+        return any(command.name == "retire" for command in self.history.commands)
+
+    def _stop_hosting(self, member: Member) -> None:
+        self._zombie_life.pop(member, None)
+        self.world.pending[:] = [o for o in self.world.pending if o.owner is not member]
+        self._leave(member)
+
+    @property
     def _feeds(self) -> bool:
-        return any(event.bulk for event in self._events)
+        return any(event.bulk for event in self.history.events)
 
     def _hear_outcomes(self, member: Member) -> None:
         member.hear()
@@ -176,9 +193,13 @@ class Simulation(Faults):
     def _run(self, command: Command) -> None:
         self._generations += 1
         kind = self.parts.operator or Operator
-        operator = kind(self.world, self.loop, command, self._generations, self.note, self.failures.append, self.parts)
+        members = self._members_of
+        operator = kind(self.world, self.loop, command, self._generations, self.note, self.failures.append, self.parts, members)
         self.note(operator, "begins")
         self._operators.append(operator)
+
+    def _members_of(self, group: str) -> list[Member]:
+        return [member for member in self.members if member.group == group and member.state != "zombie"]
 
     def _end(self, operator: Operator) -> None:
         self._operators.remove(operator)
@@ -197,7 +218,7 @@ class Simulation(Faults):
             passed = self.world.committed[PARSER, NAMES.documents, partition]
             self.note("world", f"compacts {NAMES.documents}/{partition} up to {passed}")
             self.world.compact(NAMES.documents, partition, passed, looks_until=passed)
-            end = self.world.committed[BLUE.name, NAMES.parsed, partition]
+            end = self.world.committed[self.world.served.name, NAMES.parsed, partition]
             self.note("world", f"compacts {NAMES.parsed}/{partition} up to {end}")
             self.world.compact(NAMES.parsed, partition, end)
 

@@ -6,11 +6,16 @@ About 30 s on two cores.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from streams.agents.holding import Holding
+from streams.kafka.produce import OutRecord
+from tests.crash.simulation.broker import SimulatedBroker
 from tests.crash.simulation.doors import DoorSimulation, ForgetsHeld, MarkedFirst, door_history, doors, first_door_failure
+from tests.crash.simulation.member import Parts
+from tests.crash.simulation.world import NAMES
 
 HISTORIES = int(os.environ.get("SIMULATED_HISTORIES", "5000")) // 16
 
@@ -25,6 +30,37 @@ def test_in_many_histories_something_is_held_and_decided() -> None:
     decided = [simulation.decided for seed in range(60) if (simulation := DoorSimulation(door_history(seed), doors())).run() == []]
     assert sum(count > 0 for count in decided) >= 15
     assert max(decided) >= 3
+
+
+class ClearsHeld(SimulatedBroker):
+    """Takes what is released out of [held] itself, where the parser may have put something newer since."""
+
+    def write(self, records: Iterable[OutRecord], on_progress: Callable[[int], None] | None = None) -> int:
+        out = list(records)
+        count = super().write(out)
+        super().write([OutRecord(NAMES.held, record.key, None) for record in out if record.sends == "release"])
+        return count
+
+
+class SeesNoBulk(SimulatedBroker):
+    """Decides without the ends of [bulk]."""
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return {} if topic == NAMES.bulk else super().ends(topic)
+
+
+def test_in_many_histories_deletes_come_through_bulk_and_tenants_are_paused() -> None:
+    histories = [door_history(seed) for seed in range(60)]
+    assert sum(any(event.bulk and event.kind == "delete" for event in history.events) for history in histories) >= 10
+    assert sum(any(command.name == "pause" for command in history.commands) for history in histories) >= 10
+
+
+def test_a_command_that_clears_what_it_releases_is_found() -> None:
+    assert first_door_failure(range(600), broken=Parts(broker=ClearsHeld)) is not None
+
+
+def test_a_rejection_that_forgets_what_waits_in_bulk_is_found() -> None:
+    assert first_door_failure(range(1200), rejects=True, broken=Parts(broker=SeesNoBulk)) is not None
 
 
 @pytest.mark.parametrize("broken", [MarkedFirst, ForgetsHeld])

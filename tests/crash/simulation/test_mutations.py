@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.simulation.campaign import first_failure
+from tests.crash.simulation.letter_mutations import LETTER_MUTATIONS
 from tests.crash.simulation.mutations import MUTATIONS
 from tests.crash.simulation.shrinking import shrunk
 
+ALL = {**MUTATIONS, **LETTER_MUTATIONS}
 
-@pytest.mark.parametrize("name", sorted(MUTATIONS))
+
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_a_broken_order_of_effects_is_found(name: str) -> None:
-    mutation = MUTATIONS[name]
-    assert first_failure(mutation.seeds, mutation.parts, mutation.bend) is not None
+    broken = ALL[name]
+    assert first_failure(broken.seeds, broken.parts, broken.bend, broken.histories, broken.simulation) is not None
 
 
 def test_a_failing_history_is_shrunk_to_what_it_takes() -> None:

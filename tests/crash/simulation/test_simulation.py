@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tests.crash.simulation.campaign import first_failure, only
-from tests.crash.simulation.histories import FAULTS, UNEMBEDDABLE, Command, Event, History, history_of
+from tests.crash.simulation.campaign import first_failure
+from tests.crash.simulation.histories import FAULTS, UNEMBEDDABLE, Command, Event, History, history_of, only
 from tests.crash.simulation.kinds import two_owners
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.shrinking import shrunk
@@ -14,7 +14,7 @@ HISTORIES = int(os.environ.get("SIMULATED_HISTORIES", "5000"))
 
 
 def test_every_history_comes_to_its_oracle() -> None:
-    failing = first_failure(range(HISTORIES))
+    failing = first_failure(range(HISTORIES - HISTORIES // 10))  # the rest of them is in test_letters.py
     assert failing is None, f"history {failing.seed} fails; the shortest that still does:\n{shrunk(failing)}"
 
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from chunking.policy import ChunkPolicy
 from schemas.batch import LIVE_STATES
 from schemas.codec import encode
-from schemas.document_change import AGAIN
+from schemas.document_change import AGAIN, FORGET
 from streams.batches.ledger import Ledger
 from streams.batches.record import batch_record
+from streams.errors import InvariantBroken, NotPrepared
 from streams.index.points import patch_of
+from streams.kafka.partitioner import partition_of
 from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
 from streams.topics import TopicNames
 from tests.crash.simulation.documents import EPOCH, paired_policy, policy
 
 NAMES = TopicNames("sim")
 ALIAS = "sim"
+IN_ONE = {NAMES.batches, NAMES.controls, NAMES.letter_index}
+"""Topics of one partition."""
 PARSER = "parser"
 """The parser's consumer group. That of a batch has its name."""
 FEEDER = "feeder"
@@ -44,6 +50,14 @@ class SimulatedBatch:
 BLUE, GREEN = SimulatedBatch(policy()), SimulatedBatch(paired_policy())
 """The batch that is served at first, and the one that a rollout builds: it cuts otherwise."""
 BATCHES = {batch.name: batch for batch in (BLUE, GREEN)}
+
+_EPOCH_SECONDS = EPOCH.timestamp()
+
+
+@lru_cache(maxsize=64)
+def _partition_of(key: bytes, partitions: int) -> int:
+    return partition_of(key, partitions)
+
 
 _FIRST = encode(batch_record(BLUE.policy, "blue", "active", ALIAS, EPOCH))
 
@@ -162,10 +176,21 @@ class World:
     """Told of a collection before readers are moved to it."""
     at_receipt: Callable[[InRecord], None] = lambda record: None
     """Told of a receipt when the broker has it."""
+    at_append: Callable[[InRecord], None] = lambda record: None
+    """Told of every record before it is there."""
     launched: dict[bytes, int] = field(default_factory=dict)
     """Documents that were settled when the build began, and their records in [documents] then."""
     gone: set[tuple[str, int, int]] = field(default_factory=set)
-    """(topic, partition, offset) of records that compaction has removed."""
+    """(topic, partition, offset) of records that compaction has removed, or `docdelta gc`."""
+    begins: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    """(topic, partition) to the first offset that was not removed from its beginning."""
+    before_trim: Callable[[str, int, int], None] = lambda topic, partition, offset: None
+    """Told of what is removed from the beginning of a topic, before it is."""
+    old_before: float = 0.0
+    """What is older was settled long ago (seconds since 1970): compaction may come to it at any moment, whoever was away."""
+    mended: bool = False
+    """Whether what stood in the way of some documents and chunks (histories.py: those of which it is said) is out of it."""
+    ticks: itertools.count[int] = field(default_factory=itertools.count)
     produced: list[InRecord] = field(default_factory=list)
     """Records that the history's events became, in their order."""
 
@@ -175,7 +200,33 @@ class World:
 
     def claim(self, key: bytes, value: bytes) -> None:
         """Put a record at the end of [batches]."""
-        self.ledger.apply(InRecord(NAMES.batches, 0, self.ledger.position + 1, key, value))
+        self.ledger.apply(self.append(NAMES.batches, key, value))
+
+    def collection(self, name: str) -> Index:
+        """Return a collection to read from."""
+        if name not in self.indexes:
+            raise NotPrepared(f"collection {name} does not exist")
+        return self.indexes[name]
+
+    def to_write(self, name: str) -> Index:
+        """Return a collection to write to."""
+        if name not in self.indexes:
+            raise InvariantBroken("collection to write to does not exist", collection=name)
+        return self.indexes[name]
+
+    def drop(self, name: str) -> None:
+        """Remove a collection."""
+        if name in self.aliases.values():
+            raise NotPrepared(f"collection {name} is served by an alias: switch the alias first")
+        self.indexes.pop(name, None)
+
+    def remove_group(self, name: str) -> None:
+        """Remove a batch's topics, with the changelog of its table, and where its group stands."""
+        for number in range(self.partitions):
+            self.logs.pop((BATCHES[name].changes, number), None)
+            self.changelogs.pop((name, number), None)
+            for topic in (NAMES.parsed, BATCHES[name].changes):
+                self.committed.pop((name, topic, number), None)
 
     def point(self, alias: str, collection: str) -> None:
         """Move readers to a collection, in one step."""
@@ -183,22 +234,43 @@ class World:
         self.aliases[alias] = collection
 
     @property
+    def served(self) -> SimulatedBatch:
+        """Return the batch that readers are to see."""
+        batch = self.ledger.served(ALIAS)
+        return BATCHES[batch.batch] if batch is not None else BLUE
+
+    @property
     def live(self) -> list[SimulatedBatch]:
         """Return the batches that workers host, oldest first."""
         return [BATCHES[batch.batch] for batch in self.ledger.in_order() if batch.state in LIVE_STATES]
 
     def compact(self, topic: str, partition: int, end: int, looks_until: int | None = None) -> None:
-        """Remove records before `end` that a later one of their key, before `looks_until`, makes needless."""
+        """Remove records before `end` that a later one of their key, before `looks_until`, makes needless; and null values that
+        are the last of their key. Behind `end` that happens too where `docdelta gc` made a null value of something old."""
         log = self.logs[topic, partition]
         newest = {record.key: record.offset for record in log[:looks_until]}
-        self.gone |= {(topic, partition, r.offset) for r in log[:end] if newest[r.key] != r.offset}
+        self.gone |= {(topic, partition, r.offset) for r in log[:end] if newest[r.key] != r.offset or r.value is None}
+        if self.old_before:
+            last = {record.key: record for record in log}
+            forgotten = {key for key, record in last.items() if record.value is None and FORGET in record.headers}
+            self.gone |= {(topic, partition, r.offset) for r in log if r.key in forgotten and r.timestamp < self.old_before}
+
+    def remove_before(self, topic: str, partition: int, offset: int) -> None:
+        """Remove the beginning of a partition for good."""
+        self.before_trim(topic, partition, offset)
+        self.gone |= {(topic, partition, number) for number in range(self.begins[topic, partition], offset)}
+        self.begins[topic, partition] = max(offset, self.begins[topic, partition])
+
+    def now(self) -> datetime:
+        """Return a moment that is later than all before it."""
+        return EPOCH + timedelta(milliseconds=next(self.ticks))
 
     def settled_documents(self) -> dict[bytes, int]:
         """Return the keys whose records the parser is past, and how many there are."""
         counts: dict[bytes, int] = defaultdict(int)
         waiting = set()
         for record in self.records(NAMES.documents):
-            counts[record.key or b""] += AGAIN not in record.headers
+            counts[record.key or b""] += AGAIN not in record.headers and FORGET not in record.headers
             if record.offset >= self.committed[PARSER, NAMES.documents, record.partition]:
                 waiting.add(record.key)
         return {key: count for key, count in counts.items() if key not in waiting}
@@ -214,14 +286,15 @@ class World:
         return [len(self.logs[topic, n]) - self.committed[group, topic, n] for n in range(self.partitions)]
 
     def partition_of(self, key: bytes | None) -> int:
-        """Return the partition of a key, the same in every topic."""
-        return zlib.crc32(key or b"") % self.partitions
+        """Return the partition of a key, the same in every topic that documents pass."""
+        return _partition_of(key or b"", self.partitions)
 
     def append(self, topic: str, key: bytes | None, value: bytes | None, headers: Mapping[str, bytes] | None = None) -> InRecord:
         """Put a record at the end of its log."""
-        partition = self.partition_of(key)
+        partition = 0 if topic in IN_ONE else self.partition_of(key)
         log = self.logs[topic, partition]
-        record = InRecord(topic, partition, len(log), key, value, headers or {})
+        record = InRecord(topic, partition, len(log), key, value, headers or {}, next(self.ticks) / 1000 + _EPOCH_SECONDS)
+        self.at_append(record)
         log.append(record)
         if topic == NAMES.receipts:
             self.at_receipt(record)
