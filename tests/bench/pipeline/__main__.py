@@ -1,4 +1,7 @@
-"""`python -m tests.bench.pipeline [BENCH ...]`: run benches, print their figures, write JSON. Without names: all but `peers`."""
+"""`python -m tests.bench.pipeline [BENCH ...]`: run benches, print their figures, write JSON.
+
+Without names: all but `peers` and `folder`, which need the peers' environment (`make bench-peers`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from streams.errors import NotPrepared
 from streams.logs import configure_logs
 from tests.bench.pipeline import build, folder, lanes, latency, resync, rollout, scale, state
 from tests.bench.pipeline.report import load, save
@@ -30,35 +34,44 @@ BENCHES: Mapping[str, tuple[Bench, int]] = {
     "lanes": (lanes.measure, 10_000),
 }
 """Each bench and its size: documents, or samples of `latency` and `rollout`."""
+WITH_PEERS = ("peers", "folder")
+"""Benches that need the peers' environment too."""
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(prog="tests.bench.pipeline", description=__doc__)
-    parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}, peers, folder")
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=", ".join((*BENCHES, *WITH_PEERS)))
     parser.add_argument("--size", type=int, help="documents (or samples of latency and rollout) in place of the bench's own number")
     parser.add_argument("--peers-python", default="", help="python of the peers' environment")
     parser.add_argument("--out", type=Path, default=Path(".bench"), help="folder of the JSON files")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
+    names = asked.benches or list(BENCHES)
+    if unknown := [name for name in names if name not in {*BENCHES, *WITH_PEERS}]:
+        parser.error(f"no bench {unknown[0]!r}; one of {', '.join((*BENCHES, *WITH_PEERS))}")
+    if asked.size is not None and asked.size < 1:
+        parser.error("--size is at least 1")
+    if not asked.peers_python and (theirs := [name for name in names if name in WITH_PEERS]):
+        parser.error(f"{theirs[0]} needs --peers-python: use `make bench-peers`")
     configure_logs("warning", "console")
-    for name in asked.benches or list(BENCHES):
+    for name in names:
         before = load()
+        print(f"{name} ... (load {before[0]}; figures come at the end)", file=sys.stderr, flush=True)
         if name == "peers":
             figures = _beside_peers(asked.size or BENCHES["resync"][1], asked.peers_python)
         elif name == "folder":
             figures = _folder_beside_peers(asked.size, asked.peers_python)
-        elif name in BENCHES:
-            measure, size = BENCHES[name]
-            figures = asyncio.run(measure(asked.size or size))
         else:
-            parser.error(f"no bench {name!r}; one of {', '.join(BENCHES)}, peers, folder")
+            measure, size = BENCHES[name]
+            try:
+                figures = asyncio.run(measure(asked.size or size))
+            except NotPrepared as error:
+                sys.exit(f"{name}: {error}")
         save(asked.out, name, figures, before)
 
 
 def _beside_peers(documents: int, python: str) -> dict[str, Any]:
     """Return docdelta's figures of re-sync and edit beside each peer's, one after the other, and the ratios."""
-    if not python:
-        sys.exit("peers need --peers-python: use `make bench-peers`")
     ours = asyncio.run(resync.measure(documents))
     theirs = {name: _peer(python, name, "--documents", str(documents)) for name in PEERS}
     rates = {name: figures["resync"]["documents_per_second"] for name, figures in theirs.items()}
@@ -75,8 +88,6 @@ def _beside_peers(documents: int, python: str) -> dict[str, Any]:
 
 def _folder_beside_peers(documents: int | None, python: str) -> dict[str, Any]:
     """Return how fast an unchanged folder is seen to be unchanged, by docdelta's front door and by peers, for each size."""
-    if not python:
-        sys.exit("peers need --peers-python: use `make bench-peers`")
     sizes: dict[str, Any] = {}
     for size in (documents,) if documents else folder.SIZES:
         with folder.site(size) as root:

@@ -52,8 +52,8 @@ def _chart(samples: Sequence[Sample], name: str, faults: Sequence[tuple[float, s
         f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end" font-size="11">{value:.4g}</text>'
         for value in (0.0, top / 2, top)
     ) + "".join(
-        f'<text x="{x(minute):.1f}" y="{HEIGHT - 6}" text-anchor="middle" font-size="11">{minute:.3g} min</text>'
-        for minute in (0.0, last / 2, last)
+        f'<text x="{x(minute):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}" font-size="11">{minute:.3g} min</text>'
+        for minute, anchor in ((0.0, "middle"), (last / 2, "middle"), (last, "end"))
     )
     axis = f'<path d="M{LEFT} 10V{HEIGHT - BOTTOM}H{WIDTH - 10}" fill="none" stroke="#888"/>'
     curve = f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="1.5"/>'

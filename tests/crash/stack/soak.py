@@ -2,7 +2,8 @@
 
 Worker "one" lives throughout, so that its memory and file handles say something; "two" is killed, stopped and started; the index
 fails in all its ways; the broker is killed now and then. Every few minutes all comes to rest and is held against the oracle.
-Figures go to soak.json each minute and to soak.html at the end. Exit code 1: the index was wrong, a worker fell, or memory or
+A line a minute tells how it stands, and figures go to soak.json and soak.html each time, so a run that is stopped early (by Ctrl-C
+or SIGTERM: exit code 130, no worker left behind) leaves them too. Exit code 1: the index was wrong, a worker fell, or memory or
 handles of "one" kept growing.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.embedded.apache_kafka import ApacheKafka
-from streams.errors import DocdeltaError
+from streams.errors import DocdeltaError, NotPrepared
 from streams.kafka.offsets import group_lag
 from streams.settings import KafkaSettings
 from tests.contracts.qdrant_shim import Fault, disk_full, rate_limited
@@ -102,6 +104,15 @@ class Soak:
             f"{len(self.own.receipts)} events, {len(self.faults)} faults; {self.rests} times held against a clean rebuild and equal"
         )
         return flat, "\n".join(lines)
+
+    def line(self) -> str:
+        """Return how it stands, in a line."""
+        last = self.samples[-1]
+        return (
+            f"minute {last['minute']:.1f}: {len(self.own.receipts)} events, {len(self.faults)} faults, "
+            f"{self.rests} times equal to a clean rebuild; memory {last['memory_mib']:.0f} MiB, "
+            f"handles {last['file_handles']:.0f}, lag {last['lag']:.0f}, sent to settled {last['freshness_p50_seconds']:.2f} s"
+        )
 
     def _fault_time(self) -> float:
         return time.monotonic() + self.dice.uniform(*FAULT_SECONDS)
@@ -212,9 +223,11 @@ async def soak(hours: float, every: float, out: Path, seed: int) -> int:
         async with installation(kafka, Path(folder), f"soak-{uuid.uuid4().hex[:6]}", seed) as own:
             made = Soak(own, broker, random.Random(seed))
 
-            def save() -> None:
+            def save(verdict: str = "still running, or stopped early") -> None:
                 figures: dict[str, Any] = {"seed": seed, "samples": made.samples, "faults": made.faults}
                 (out / "soak.json").write_text(json.dumps(figures, indent=1))
+                (out / "soak.html").write_text(plot(made.samples, made.faults, verdict))
+                print(made.line(), file=sys.stderr, flush=True)
 
             wrong = ""
             try:
@@ -226,20 +239,32 @@ async def soak(hours: float, every: float, out: Path, seed: int) -> int:
                 return 1
             flat, words = made.verdict()
             (out / "soak.html").write_text(plot(made.samples, made.faults, wrong + words))
-            print(wrong + words)
+            print(f"{wrong}{words}\nplot: {out / 'soak.html'}")
             return int(bool(wrong) or not flat)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.stack.soak", description=__doc__)
-    parser.add_argument("--hours", type=float, default=1.0)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.crash.stack.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hours", type=float, default=1.0, help="how long, with fractions: 0.1 is six minutes")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two samples")
-    parser.add_argument("--out", type=Path, default=Path("build/soak"))
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=Path("build/soak"), help="folder of soak.json and soak.html")
+    parser.add_argument("--seed", type=int, default=1, help="of load and faults")
+    options = parser.parse_args(arguments)
+    if not (options.hours > 0 and options.every > 0):
+        parser.error("--hours and --every are above 0")
     options.out.mkdir(parents=True, exist_ok=True)
-    return asyncio.run(soak(options.hours, options.every, options.out, options.seed))
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    print(f"{options.hours:g} h, seed {options.seed}: broker and workers start; a line each {options.every:g} s", file=sys.stderr)
+    try:
+        return asyncio.run(soak(options.hours, options.every, options.out, options.seed))
+    except NotPrepared as error:
+        sys.exit(f"soak: {error}")
+    except KeyboardInterrupt:
+        print(f"stopped early; what was measured: {options.out / 'soak.html'}", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
