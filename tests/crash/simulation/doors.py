@@ -145,7 +145,7 @@ def rejecting_history(seed: int) -> History:
 
 def _may_pause(events: tuple[Event, ...], faults: frozenset[str]) -> bool:
     """Return whether a tenant may be paused. What is known to go wrong then is left out (ARCHITECTURE.md, "If X dies"): a parked
-    event that gives way to a newer one which does not go itself, being unreadable or rejected; a mark that a second owner leaves."""
+    event that gives way to a newer one which does not go itself, unreadable or rejected; a mark that a second owner leaves."""
     return "zombie" not in faults and not any(UNREADABLE in event.paragraphs for event in events)
 
 
