@@ -80,29 +80,24 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
     """Recovery with holes 1, 3 and 10 mended."""
 
     def take(self, records: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
-        """Store the rows of changelogs among fetched records, by partition; return the records of streams. Ends the recovery."""
-        if not self.in_recovery:
-            return records
-        rest = {}
-        for tp, rows in records.items():
-            if tp not in self.active_tps:
-                rest[tp] = rows
-                continue
-            self._active_events_received_at[tp] = time.monotonic()
-            seen = self.active_offsets.get(tp)
-            fresh = [row for row in rows if seen is None or row.offset > seen]
-            if fresh:
-                to_message = self.app.consumer._to_message
-                self.tp_to_table[tp].apply_changelog_batch([_Row(to_message(tp, row)) for row in fresh])
-                self.active_offsets[tp] = fresh[-1].offset
-        if not self.need_recovery():
-            self._set_recovery_ended()
-            self.signal_recovery_end.set()
-        return rest
+        """Store the rows of changelogs among fetched records, by partition; return the records of streams. Ends the recovery.
 
-    def _set_recovery_started(self) -> None:
-        super()._set_recovery_started()
-        self.signal_recovery_end.clear()  # of the last one: Faust does so every five seconds only, and would not wait for this one
+        Rows that come when it has ended are dropped: the next recovery reads them, and must not find them in a buffer.
+        """
+        consumer = self.app.consumer
+        changelogs = {tp: rows for tp, rows in records.items() if tp in self.active_tps}
+        if self.in_recovery and consumer.reads_changelogs:
+            for tp, rows in changelogs.items():
+                self._active_events_received_at[tp] = time.monotonic()
+                seen = self.active_offsets.get(tp)
+                fresh = [row for row in rows if seen is None or row.offset > seen]
+                if fresh:
+                    self.tp_to_table[tp].apply_changelog_batch([_Row(consumer._to_message(tp, row)) for row in fresh])
+                    self.active_offsets[tp] = fresh[-1].offset
+            if not self.need_recovery():
+                self._set_recovery_ended()
+                self.signal_recovery_end.set()
+        return {tp: rows for tp, rows in records.items() if tp not in changelogs}
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Let the streams run, now that the tables are complete."""
@@ -264,6 +259,7 @@ class SafeConsumer(driver.Consumer):  # type: ignore[misc]
         super().resume_partitions(tps)
         changelogs = {tp for tp in tps if self._is_changelog_tp(tp)}
         if changelogs:
+            self.app.tables.recovery.signal_recovery_end.clear()  # may still be set from the last recovery
             self._changelogs_read |= changelogs
             self._thread.read_what_has_come_up()
 
