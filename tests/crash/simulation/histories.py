@@ -126,7 +126,12 @@ class History:
     seed: int = 0
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}, {self.partitions} partition(s), at most {self.fault_limit} of {sorted(self.faults)}"]
+        faults = (
+            f"faults, {self.fault_limit} at most: {', '.join(sorted(self.faults))}"
+            if self.fault_limit and self.faults
+            else "no faults"
+        )
+        lines = [f"dice {self.seed}, {self.partitions} partition{'s' if self.partitions > 1 else ''}, {faults}"]
         options = [name for name in ("eager_store", "small_parts", "compaction", "repaired") if getattr(self, name)]
         lines += [f"options: {', '.join(options)}"] if options else []
         lines += [f"commands: {', '.join(map(str, self.commands))}"] if self.commands else []

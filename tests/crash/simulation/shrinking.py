@@ -16,6 +16,9 @@ DICE_TRIES = 40
 """Dice that a smaller history is tried with: leaving out an event changes every throw after it."""
 
 
+LEGEND = "g1, g2: lives of an app; topic@partition, from..to; apply: +written ~payloads =stamped -removed"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A failing history and what is wrong with its end."""
@@ -28,7 +31,7 @@ class Finding:
         width = max((len(who) for who, _ in self.timeline), default=0)
         happened = "\n".join(f"  {who:<{width}}  {what[:200]}" for who, what in self.timeline)
         wrong = "\n".join(f"  {complaint}" for complaint in self.complaints)
-        return f"{self.history}\n\nwhat happened:\n{happened}\n\nwhat is wrong:\n{wrong}"
+        return f"{self.history}\n\nwhat happened ({LEGEND}):\n{happened}\n\nwhat is wrong:\n{wrong}"
 
 
 def shrunk(history: History, parts: Parts | None = None, run: Run | None = None) -> Finding:
