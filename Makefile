@@ -49,14 +49,14 @@ test-alerts: $(VENV)/installed-tests  ## a real Prometheus on a running worker: 
 	@command -v prometheus promtool >/dev/null || { echo "Needs Debian's package prometheus: apt-get install prometheus"; exit 2; }
 	@$(BIN)/python -m pytest tests/stack/test_prometheus.py tests/stack/test_every_alert.py tests/unit/operations -m "slow or not slow"
 
-soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS=n; figures in build/soak
+soak: $(VENV)/installed-tests  ## workers under load and random faults for HOURS=n (0.1: six minutes); figures and plot in build/soak
 	@$(BIN)/python -m tests.crash.stack.soak --hours $(or $(HOURS),1)
 
 crash-long: $(VENV)/installed-tests  ## HISTORIES=n random histories of crashes and outages (a million), SEED=s to repeat a run
 	@$(BIN)/python -m tests.crash.simulation --histories $(or $(HISTORIES),1000000) $(if $(SEED),--seed $(SEED))
 
-fuzz-long: $(VENV)/installed-tests  ## ten million inputs (INPUTS=n for another number): about an hour and a quarter on one core
-	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000)
+fuzz-long: $(VENV)/installed-tests  ## ten million inputs, an hour and a quarter on one core (INPUTS=n: so many; START=n: others)
+	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000) $(if $(START),--start $(START))
 
 bench: $(VENV)/installed-tests  ## speed and memory, with ratios (about 20 minutes; needs Apache Kafka)
 	@$(BIN)/python -m tests.bench.pipeline
