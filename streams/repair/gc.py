@@ -10,7 +10,7 @@ twice, late, or beside a newer event. What is *not* forgotten is what keeps the 
 
 Order of effects, and what a crash in between leaves:
   ① letters' bytes are removed           the index names letters that are gone; running it again removes those entries
-  ② their entries in the index
+  ② their entries in the index; their closings stay until the next run
   ③ null values in [documents]           running it again sends the rest
   ④ where somebody revived a document in the very moment, its newest event is sent once more, so that compaction keeps it
 """
@@ -37,10 +37,12 @@ from streams.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LetterTrim:
-    """What goes of the dead letters: records before `keep` (offset by partition), and the letters whose entries go."""
+    """What goes of the dead letters: records before `keep` (offset by partition), the letters whose entries go, and those of which
+    an earlier run left nothing but the closing."""
 
     keep: dict[int, int]
     forget: tuple[str, ...]
+    closings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ def plan_letters(book: LetterBook, begins: Mapping[int, int], ends: Mapping[int,
             for partition, offset in places[name]:
                 keep[partition] = min(keep.get(partition, offset), offset)
     gone = [name for name in book.entries if all(offset < keep.get(partition, 0) for partition, offset in places[name])]
-    return LetterTrim({number: offset for number, offset in keep.items() if offset > begins.get(number, 0)}, tuple(sorted(gone)))
+    alone = [name for name in book.closings if name not in book.entries and _place(name)[1] < begins.get(_place(name)[0], 0)]
+    trimmed = {number: offset for number, offset in keep.items() if offset > begins.get(number, 0)}
+    return LetterTrim(trimmed, tuple(sorted(gone)), tuple(sorted(alone)))
 
 
 def _place(name: str) -> tuple[int, int]:
@@ -123,8 +127,10 @@ def _forget_letters(settings: Settings, broker: Broker, older_than: datetime, dr
         return
     broker.delete_before(topics.dead_letters, plan.keep)
     reached("gc.letters")
-    # The entry first: a closing without its entry says nothing, an entry without its closing would be open again.
-    gone = [OutRecord(topics.letter_index, (kind + name).encode(), None) for name in plan.forget for kind in (OPEN, CLOSED)]
+    # A closing goes with the next run: a worker that keeps the index may write the entry once more behind what is written here, and
+    # an entry without its closing would be open again.
+    names = [OPEN + name for name in plan.forget] + [CLOSED + name for name in plan.closings]
+    gone = [OutRecord(topics.letter_index, name.encode(), None) for name in names]
     if gone:
         broker.write(gone)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from tests.crash.simulation.campaign import first_failure
-from tests.crash.simulation.histories import UNEMBEDDABLE_YET, Event, History
+from tests.crash.simulation.histories import UNEMBEDDABLE_YET, UNREADABLE_YET, Command, Event, History
+from tests.crash.simulation.letter_mutations import often
 from tests.crash.simulation.letters import LetterSimulation, letter_history
 from tests.crash.simulation.shrinking import shrunk
 
@@ -27,6 +28,16 @@ def test_what_was_refused_goes_by_a_replay_though_a_newer_revision_says_the_same
     events = (Event("upsert", "a", "y", 2, words, event_id="e0"), Event("upsert", "a", "y", 3, words, event_id="e1"))
     for seed in range(40):
         assert LetterSimulation(History(events, seed=seed)).run() == []
+
+
+def test_letters_forgotten_while_a_worker_keeps_their_index_stay_closed() -> None:
+    """Found at seed 245: the worker wrote an entry between the two null values of `gc`, which took the closing away behind it."""
+    assert LetterSimulation(often(245, "forget", ("crash",))).run() == []
+    words = ("hazel", UNREADABLE_YET)
+    events = (Event("upsert", "a", "x", 5, words, event_id="e0"), Event("upsert", "a", "x", 8, ("ash",), event_id="e1"))
+    commands = (*(Command("keep", 2) for _ in range(3)), *(Command("forget", 2) for _ in range(2)))
+    for seed in range(100):
+        assert LetterSimulation(History(events, frozenset({"kill_command"}), 2, 0.05, commands=commands, seed=seed)).run() == []
 
 
 def test_the_histories_hold_every_command() -> None:

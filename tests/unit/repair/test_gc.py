@@ -54,6 +54,15 @@ def test_a_letter_stays_in_the_index_while_a_repeat_of_it_is_on_the_broker() -> 
     assert (plan.keep, plan.forget) == ({0: 1}, ())
 
 
+def test_a_closing_goes_once_its_entry_is_gone_so_that_a_late_entry_is_never_open_again() -> None:
+    made = book(a="old", b="old")
+    first = plan_letters(made, {0: 0}, {0: 9}, NOW - timedelta(days=90))
+    made.take_index(InRecord("i", 0, 0, b"open/0-0", None))
+    second = plan_letters(made, {0: 9}, {0: 9}, NOW - timedelta(days=90))
+    assert (first.forget, first.closings) == (("0-0", "0-1"), ())
+    assert (second.forget, second.closings) == (("0-1",), ("0-0",))
+
+
 def test_what_is_forgotten_is_gone_from_the_book() -> None:
     made = book(a="old", b="open")
     for kind in ("open/", "closed/"):
