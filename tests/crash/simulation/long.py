@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def campaign(
     `told` hears (histories done, seconds) after each block, in the order of their seeds.
     """
     began, done = time.monotonic(), 0
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, initializer=_left_to_the_parent) as pool:
         blocks = [(kind, range(start, min(start + BLOCK, first + count))) for start in range(first, first + count, BLOCK)]
         found: Iterator[Failed | None] = pool.imap(first_of_block, blocks)
         for (_, seeds), failed in zip(blocks, found, strict=True):
@@ -53,3 +54,8 @@ def campaign(
             done += len(seeds)
             told(done, time.monotonic() - began)
     return None
+
+
+def _left_to_the_parent() -> None:
+    """Ctrl-C reaches the whole group: the parent alone answers, and ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

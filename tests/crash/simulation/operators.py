@@ -1,34 +1,26 @@
-"""Operators: the commands that carry a batch through its life, run by the real code of streams/batches over the simulated world."""
+"""Operators: the commands that carry a batch through its life, run by the real code of streams/batches over the simulated world.
+
+Those for dead letters, old deletes and held events: desk_commands.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from schemas.batch import BatchRecord, LaunchRecord
-from schemas.control import Verdict
 from streams.batches.ledger import Clerk, Ledger, with_state
 from streams.batches.retire import Remover, RetirePlan, execute_retire, plan_retire
 from streams.batches.rollout import Launcher, execute_rollout, plan_rollout
 from streams.batches.switch import SwitchPlan, execute_switch, plan_rollback, plan_switch
-from streams.controls.desk import Desk
-from streams.controls.standing import Standing, held_by_key
-from streams.controls.state import fold
 from streams.errors import NotReachable, Unavailable, UsageError
-from streams.ports import InRecord, VectorIndex
-from streams.repair.broker import Broker
-from streams.repair.dead_letters import drop, read_letters, replay
-from streams.repair.gc import forget
-from streams.repair.letter_reader import LetterReader
-from streams.repair.letters import Letter, Wanted
-from streams.settings import KafkaSettings, Settings
-from tests.crash.simulation.blocking import Blocking, Killed, blocking
+from streams.ports import VectorIndex
+from tests.crash.simulation.blocking import Killed
+from tests.crash.simulation.desk_commands import DeskCommands
 from tests.crash.simulation.documents import EPOCH
 from tests.crash.simulation.histories import Command
 from tests.crash.simulation.loop import SimulatedLoop
@@ -36,15 +28,12 @@ from tests.crash.simulation.member import Parts
 from tests.crash.simulation.ports import IndexPort
 from tests.crash.simulation.world import ALIAS, BLUE, GREEN, NAMES, Operation, World
 
-SETTINGS = Settings.model_construct(kafka=KafkaSettings(topic_prefix=NAMES.prefix))
-PATIENCE = 3.0
-"""Looks at what is still held, before a command leaves the rest to the next."""
 AT_WORK: ContextVar[Operator] = ContextVar("AT_WORK")
 """Whose task it is that hands work to a thread."""
 
 
 @dataclass(eq=False)
-class Operator:
+class Operator(DeskCommands):
     """One run of one command. state: at work → done, again (it failed, and is to be run again) or dead."""
 
     world: World
@@ -153,95 +142,6 @@ class Operator:
 
     def _effect_of(self, effect: Callable[[Any], None]) -> Callable[[Any], None]:
         return lambda given: self._effect(lambda: effect(given))
-
-    async def _replay(self) -> None:
-        await blocking(self, self._replayed)
-
-    def _replayed(self, thread: Blocking) -> None:
-        broker = self.parts.broker(self.world, thread)
-        for each in replay(SETTINGS, self._chosen(broker), broker=broker):
-            self.note(self, f"{each.letter.id}: {each.outcome}: {each.reason}")
-
-    async def _drop(self) -> None:
-        await blocking(self, self._dropped)
-
-    def _dropped(self, thread: Blocking) -> None:
-        broker = self.parts.broker(self.world, thread)
-        drop(SETTINGS, self._chosen(broker), broker=broker)
-
-    def _chosen(self, broker: Broker) -> list[Letter]:
-        """Return the letters that are meant: those of a run before, or all that are open, or one of them."""
-        book = read_letters(SETTINGS, broker)
-        if self.command.names:
-            return [letter for name in self.command.names if (letter := book.letter(name)) is not None]
-        found = book.letters(Wanted())
-        if self.command.which >= 0 and found:
-            found = [found[self.command.which % len(found)]]
-            self.command = replace(self.command, names=(found[0].id,))
-        return found
-
-    async def _forget(self) -> None:
-        await blocking(self, self._forgotten)
-
-    def _forgotten(self, thread: Blocking) -> None:
-        since = self.world.now()
-        self.world.old_before = since.timestamp()
-        self.note(self, str(forget(SETTINGS, since, broker=self.parts.broker(self.world, thread))))
-
-    async def _keep(self) -> None:
-        """Keep the index of dead letters, as workers do beside reading lag (streams/lag.py)."""
-        await blocking(self, self._kept)
-
-    def _kept(self, thread: Blocking) -> None:
-        broker = self.parts.broker(self.world, thread)
-        reader = LetterReader(SETTINGS, broker=broker)
-        book, now = reader.refresh(), broker.now()
-        book.retire([batch.batch for batch in self.world.ledger.in_order() if batch.state == "retired"], now)
-        reader.keep(now)
-
-    async def _approve(self) -> None:
-        await blocking(self, partial(self._rule, "approve"))
-
-    async def _reject(self) -> None:
-        await blocking(self, partial(self._rule, "reject"))
-
-    def _rule(self, verdict: Verdict, thread: Blocking) -> None:
-        desk = self._desk(thread)
-        left = desk.rule(desk.plan(self.command.tenant, verdict, ""), PATIENCE)
-        self.note(self, f"{left} still held")
-
-    async def _pause(self) -> None:
-        await blocking(self, lambda thread: self._desk(thread).pause(self.command.tenant, "", ""))
-
-    async def _resume(self) -> None:
-        await blocking(self, lambda thread: self._desk(thread).resume(self.command.tenant, "", PATIENCE))
-
-    def _desk(self, thread: Blocking) -> Desk:
-        broker, looks = self.parts.broker(self.world, thread), itertools.count()
-
-        def records(topic: str) -> list[InRecord]:
-            return list(broker.read(topic, broker.ends(topic)))
-
-        return Desk(
-            standing=lambda: Standing(fold(records(NAMES.controls)), held_by_key(records(NAMES.held))),
-            controls=lambda: fold(records(NAMES.controls)),
-            held=lambda: held_by_key(records(NAMES.held)),
-            write=lambda made: broker.write(made) and None,
-            ends=lambda: broker.ends(NAMES.documents),
-            bulk_ends=lambda: broker.ends(NAMES.bulk),
-            now=broker.now,
-            documents=NAMES.documents,
-            controls_topic=NAMES.controls,
-            by=str(self),
-            sleep=lambda seconds: thread.call("wait", "looks again in a while", lambda: None),
-            clock=lambda: float(next(looks)),
-        )
-
-    async def _mend(self) -> None:
-        await self.perform("wait", "what stood in the way is mended", self._put_right)
-
-    def _put_right(self) -> None:
-        self.world.mended = True
 
     async def execute(self, plan: SwitchPlan, ledger: Ledger, clerk: Clerk, index: VectorIndex) -> None:
         """Carry a switch out."""
