@@ -36,7 +36,7 @@ from tests.crash.simulation.histories import (
     history_of,
 )
 from tests.crash.simulation.operators import Operator
-from tests.crash.simulation.oracle import as_they_came, complaints, event_of, judge
+from tests.crash.simulation.oracle import Expected, as_they_came, complaints, event_of, judge
 from tests.crash.simulation.scheduler import Simulation
 from tests.crash.simulation.world import BATCHES, NAMES, World
 
@@ -160,13 +160,12 @@ class LetterSimulation(Simulation):
         let_be |= {
             (letter.entry.batch, document_key(*letter.document))
             for letter in book.letters(Wanted(frozenset()))
-            if letter.document is not None and letter.entry.batch and expected[document_key(*letter.document)].failed
+            if letter.document is not None and letter.entry.batch and _is_hopeless(expected[document_key(*letter.document)])
         }
         two_owners = "zombie" in self.history.faults
         found = complaints(self.world, self._events, self._is_ordered, two_owners, let_be, refused)
         for key, document in expected.items():
-            hopeless = isinstance(document.said, tuple) and UNREADABLE in document.said[0]
-            if document.failed and not hopeless and not any(place[1] == key for place in let_be):
+            if document.failed and not _is_hopeless(document) and not any(place[1] == key for place in let_be):
                 found.append(f"{key.decode()}: revision {document.revision} could go, and was never sent again")
         found += self._made_up() + self._left_of_retired()
         return self.failures + found + [f"letter {each.id} stays open: {each.entry}" for each in self._could_go(book)]
@@ -225,6 +224,11 @@ class LetterSimulation(Simulation):
             if not names & (hopeless - {""}) and (letter.entry.revision or 0) >= newest:
                 found.append(letter)
         return found
+
+
+def _is_hopeless(document: Expected) -> bool:
+    """Return whether a document's newest revision can never be read."""
+    return document.failed and isinstance(document.said, tuple) and UNREADABLE in document.said[0]
 
 
 def _place(name: str) -> tuple[int, int]:
