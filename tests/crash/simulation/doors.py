@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.codec import decode
-from schemas.control import Control, Verdict
+from schemas.control import Control, Decision, Verdict
+from schemas.held_change import HeldChange
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
 from streams.agents.holding import Event as AtTheDoor
@@ -162,22 +163,35 @@ class Spared:
         self._world, self._fail = world, fail
         self._deletes = {e.event_id: e for e in history.events if e.kind == "delete" and ids[e.event_id] == 1 and not e.reindex}
         self._spared: dict[str, set[str]] = {}
+        self._alone = world.partitions == 1 and "zombie" not in history.faults
+        self._tripped: set[str] = set()
+        """Tenants whose breaker was tripped anew, by somebody who knew of the decision."""
+        self.bulk_ends: dict[str, dict[int, int]] = {}
+        """Where [bulk] ended when the command for a tenant began."""
 
     def look(self, record: InRecord) -> None:
         """Take note of a decision, and complain about a delete that passes against it."""
         if record.topic == NAMES.controls and record.value is not None:
             control = decode(record.value, Control)
             if control.decisions and control.tenant_id is not None:
-                waiting = self._waiting(control.tenant_id) if control.decisions[-1].verdict == "reject" else set()
-                self._spared[control.tenant_id] = waiting
+                newest = control.decisions[-1]
+                self._spared[control.tenant_id] = self._waiting(control.tenant_id, newest) if newest.verdict == "reject" else set()
+                self._tripped.discard(control.tenant_id)
+            elif control.kind == "tripped" and control.decision and control.tenant_id is not None:
+                self._tripped.add(control.tenant_id)
+        elif record.topic == NAMES.held and record.value is not None and self._alone:
+            held = decode(record.value, HeldChange)
+            if held.tenant_id in self._tripped and held.event_id in self._spared.get(held.tenant_id, ()):
+                self._fail(f"event {held.event_id} is held anew, though it was decided against before")
         elif record.topic == NAMES.parsed and record.value is not None:
             passed = decode(record.value, ParsedDocument)
             row = self._row(record.key or b"")
             if passed.event_id in self._spared.get(passed.tenant_id, ()) and row is not None and row.live and row.passing < 0:
                 self._fail(f"event {passed.event_id} takes {passed.document_id} away, though it was decided against before")
 
-    def _waiting(self, tenant: str) -> set[str]:
-        sent = [record for topic in (NAMES.documents, NAMES.bulk) for record in self._world.records(topic)]
+    def _waiting(self, tenant: str, decision: Decision) -> set[str]:
+        ends = {NAMES.documents: decision.ends, NAMES.bulk: self.bulk_ends.get(tenant, {})}
+        sent = [r for topic, end in ends.items() for r in self._world.records(topic) if r.offset < end.get(r.partition, 0)]
         passed = {decode(record.value, ParsedDocument).event_id for record in self._world.records(NAMES.parsed) if record.value}
         known = {event_of(record.key, record.value).event_id for record in sent} - passed
         return {name for name in known if name in self._deletes and self._deletes[name].tenant == tenant}
@@ -235,6 +249,7 @@ class DoorSimulation(Simulation):
             verdict = newest.verdict  # the same command again
         self.decided += 1
         self.rulings_left = max(0, self.rulings_left - 1)
+        self._spared.bulk_ends[tenant] = {n: len(self.world.logs[NAMES.bulk, n]) for n in range(self.world.partitions)}
         self._run(Command(verdict, tenant=tenant))
 
     def _repair(self) -> bool:

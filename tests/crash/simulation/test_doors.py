@@ -42,6 +42,13 @@ class ClearsHeld(SimulatedBroker):
         return count
 
 
+class SeesNoBulk(SimulatedBroker):
+    """Decides without the ends of [bulk]."""
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return {} if topic == NAMES.bulk else super().ends(topic)
+
+
 def test_in_many_histories_deletes_come_through_bulk_and_tenants_are_paused() -> None:
     histories = [door_history(seed) for seed in range(60)]
     assert sum(any(event.bulk and event.kind == "delete" for event in history.events) for history in histories) >= 10
@@ -50,6 +57,10 @@ def test_in_many_histories_deletes_come_through_bulk_and_tenants_are_paused() ->
 
 def test_a_command_that_clears_what_it_releases_is_found() -> None:
     assert first_door_failure(range(600), broken=Parts(broker=ClearsHeld)) is not None
+
+
+def test_a_rejection_that_forgets_what_waits_in_bulk_is_found() -> None:
+    assert first_door_failure(range(550, 1000), rejects=True, broken=Parts(broker=SeesNoBulk)) is not None
 
 
 @pytest.mark.parametrize("broken", [MarkedFirst, ForgetsHeld])
