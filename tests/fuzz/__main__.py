@@ -38,7 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     found, done = False, 0
     print(f"{options.inputs:,} inputs, numbers from {options.start:,}; figures every {BLOCK:,}", flush=True)
     while done < options.inputs:
-        tally = campaign(shares(min(BLOCK, options.inputs - done), options.target), options.start + done)
+        try:
+            tally = campaign(shares(min(BLOCK, options.inputs - done), options.target), options.start + done)
+        except KeyboardInterrupt:
+            print(f"stopped: the figures above are of {done:,} inputs")
+            return 130
         done += tally.inputs.total()
         found = found or bool(tally.findings)
         print(f"{done:,} of {options.inputs:,}\n{as_json(tally)}", flush=True)

@@ -90,6 +90,9 @@ def _in_a_process(name: str, first: int, end: int) -> tuple[Tally, int]:
     try:
         tally = ours.recv()
         killed_by = None
+    except KeyboardInterrupt:
+        process.kill()
+        raise
     except EOFError:
         tally, killed_by = Tally(), int.from_bytes(place[:8], "little")
     process.join()
@@ -106,6 +109,7 @@ def _signal_name(code: int | None) -> str:
 
 def _work(name: str, first: int, end: int, place: mmap.mmap, answer: Connection) -> None:
     target, _ = TARGETS[name]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent answers
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if Path("/proc").is_dir() else 0
     if used:
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
