@@ -9,6 +9,10 @@ from pydantic import AwareDatetime, Field
 from schemas.document_change import AttributeValue
 from schemas.record import DocumentId, Frozen, Record, Revision, TenantId
 
+PREVIOUS = "docdelta-previous"
+"""Header: the revision of the document that was passed on before this one, in digits. A batch with an older manifest did not settle
+that one: whoever had the partition before may have planned it, and compaction has taken it since. Unknown to earlier releases."""
+
 
 class ParsedBlock(Frozen):
     """One structural unit. `start` and `end` are offsets in characters (code points) into `ParsedDocument.text`.

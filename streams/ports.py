@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,11 +41,17 @@ class InRecord:
     timestamp: float = 0.0
 
 
+NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+
+
 class Log(Protocol):
     """The broker. `publish` returns when it has confirmed the record (all in-sync replicas)."""
 
-    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Append a record; None: a tombstone. PoisonRecord if it is over the topic's limit; Unavailable if the broker is away."""
+    async def publish(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> None:
+        """Append a record; None: a tombstone. `headers` go beside those that the record in hand hands on.
+
+        PoisonRecord if it is over the topic's limit; Unavailable if the broker is away.
+        """
         ...
 
     def trace_id(self, key: bytes) -> str:

@@ -19,7 +19,7 @@ from chunking.policy import ChunkPolicy
 from chunking.tokens import TokenCounter
 from schemas.chunk_changes import ChunkChanges
 from schemas.codec import decode, encode
-from schemas.parsed_document import ParsedDocument
+from schemas.parsed_document import PREVIOUS, ParsedDocument
 from schemas.record import document_key
 from streams.agents.attempts import attempt, understood
 from streams.agents.manifests import Manifests
@@ -67,11 +67,12 @@ class ChunkerAgent:
             about = about_parsed(parsed)
             lost = record.offset < self.compare_until.get(record.partition, 0)
             known = record.partition in self.begun_empty
-            await attempt(lambda: self._settle(parsed, lost, known), self.outbox.patience, self.poison_attempts, "chunking")
+            before = previous_of(record)
+            await attempt(lambda: self._settle(parsed, lost, known, before), self.outbox.patience, self.poison_attempts, "chunking")
         except PoisonRecord as error:
             await self.outbox.refuse(record, error, about)
 
-    async def _settle(self, parsed: ParsedDocument, lost: bool, all_known: bool) -> None:
+    async def _settle(self, parsed: ParsedDocument, lost: bool, all_known: bool, previous: int) -> None:
         key = document_key(parsed.tenant_id, parsed.document_id)
         async with self.manifests.lock(key):
             before = self.manifests.get(key)
@@ -81,7 +82,9 @@ class ChunkerAgent:
                     await self.outbox.settle(self.outbox.receipt(about_parsed(parsed), skipped.outcome, skipped.reason))
                 return
             unknown = before is None and not all_known
-            complete = unknown or parsed.reindex or lost or (before is not None and before.suspect)
+            # A revision in between was never settled here: its changes may be under way, planned by an owner that is gone.
+            missed = before is not None and before.revision < previous
+            complete = unknown or parsed.reindex or lost or missed or (before is not None and before.suspect)
             if unknown:
                 before = await self._manifest_from_index(parsed)
                 if before is not None and parsed.revision < before.revision:
@@ -141,6 +144,12 @@ class ChunkerAgent:
             kept = len(planned.manifest.entries)
             receipt = self.outbox.receipt(about_parsed(parsed), "unchanged", "no chunk changed")
             await self.outbox.settle(receipt.model_copy(update={"kept": kept, "deleted": parsed.op == "delete"}))
+
+
+def previous_of(record: InRecord) -> int:
+    """Return the revision that the parser passed on before this one, as its header says; -1: none, or not known."""
+    said = record.headers.get(PREVIOUS, b"")
+    return int(said) if said.isdigit() else -1
 
 
 def about_parsed(parsed: ParsedDocument | ChunkChanges) -> About:

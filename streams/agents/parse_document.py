@@ -23,6 +23,7 @@ import structlog
 from chunking.document import Document
 from schemas.codec import decode, encode
 from schemas.document_change import FORGET, DocumentChange
+from schemas.parsed_document import PREVIOUS
 from schemas.record import document_key, split_document_key
 from streams.agents.attempts import attempt, understood
 from streams.agents.holding import Drop, Event, Holding, Keep, Nothing, Pass, Settle
@@ -44,6 +45,7 @@ from streams.steps.settle_change import (
     dropped,
     failed,
     newest_revision,
+    passed_before,
     settle_change,
     still_dropped,
 )
@@ -200,14 +202,15 @@ class ParserAgent:
         remember: Seen | None = decision.seen
         if isinstance(decision, AlreadySettled):
             await self._tell(change, decision)
+            remember = passed_before(decision.seen, event.row) if decision.seen is not None else None
         elif isinstance(decision, ToEnd):
-            await self._pass_on(record.key, encode(end_to_wire(change, received_at)))
+            await self._pass_on(event, encode(end_to_wire(change, received_at)))
         else:
             try:
-                await self._pass_on(record.key, await self._parsed(change, received_at))
+                await self._pass_on(event, await self._parsed(change, received_at))
             except PoisonRecord as error:
                 await self.outbox.refuse(record, error, _about(change))
-                remember = failed(decision.seen)
+                remember = passed_before(failed(decision.seen), event.row)
         reached("parser.published")
         if remember is not None:
             epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
@@ -263,8 +266,10 @@ class ParserAgent:
             raise PoisonRecord(f"parsed document takes {len(value)} bytes, above {MAX_PARSED_BYTES}; split the page")
         return value
 
-    async def _pass_on(self, key: bytes, value: bytes) -> None:
-        await self.outbox.publish(self.outbox.topics.parsed, key, value)
+    async def _pass_on(self, event: Event, value: bytes) -> None:
+        previous = event.row.last_passed if event.row is not None else None
+        headers = {PREVIOUS: str(previous).encode()} if previous is not None else {}
+        await self.outbox.publish(self.outbox.topics.parsed, event.record.key or b"", value, headers)
 
     def _row_of(self, record: InRecord) -> Seen | None:
         return self._row(record.key) if record.key is not None else None

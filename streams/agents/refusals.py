@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -18,7 +18,7 @@ from streams import metrics, telemetry
 from streams.crash_points import reached
 from streams.errors import PoisonRecord
 from streams.patience import Patience
-from streams.ports import InRecord, Log
+from streams.ports import NO_HEADERS, InRecord, Log
 from streams.topics import TopicNames
 
 log = structlog.get_logger(__name__)
@@ -49,9 +49,9 @@ class Outbox:
     stage: Literal["parser", "chunker", "indexer"]
     batch: str = ""
 
-    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> None:
         """Append a record, however long the broker is away. PoisonRecord when it is too large."""
-        await self.patience.hold(lambda: self.log.publish(topic, key, value), f"publish to {topic}")
+        await self.patience.hold(lambda: self.log.publish(topic, key, value, headers), f"publish to {topic}")
 
     async def settle(self, receipt: Receipt) -> None:
         """Publish one outcome and say it in one log line."""

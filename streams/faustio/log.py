@@ -9,6 +9,7 @@ from streams.faustio.delivery import deliver
 from streams.faustio.scope import headers_for
 from streams.faustio.tracing import trace_id
 from streams.lanes.mark import HEADER
+from streams.ports import NO_HEADERS
 from streams.topics import MAX_RECORD_BYTES
 
 
@@ -23,9 +24,10 @@ class FaustLog:
         self._app = app
         self._limits = dict(limits or {})
 
-    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> None:
         """Append a record; ends when the broker has it. Errors as in `deliver`."""
-        await deliver(self._app, topic, key, value, limit=self._limits.get(topic, MAX_RECORD_BYTES))
+        limit = self._limits.get(topic, MAX_RECORD_BYTES)
+        await deliver(self._app, topic, key, value, limit=limit, headers=[*headers_for(key), *headers.items()])
 
     def trace_id(self, key: bytes) -> str:
         """Return the trace of the record in hand with this key; empty without one."""

@@ -73,6 +73,8 @@ class Seen:
     """A newer event of the document that is kept back."""
     dropped: int = -1
     """Revision of a newer event that a person decided against (`breaker reject`). What is sent again of it is dropped too."""
+    passed: int | None = None
+    """Revision that was last passed on to the batches. None: `revision` itself, or not known where that could not be parsed."""
 
     @property
     def known(self) -> Seen | None:
@@ -84,16 +86,21 @@ class Seen:
         """Whether the document is there, as far as the front door knows."""
         return self.revision != UNSEEN and not self.deleted
 
+    @property
+    def last_passed(self) -> int | None:
+        """Return the revision that was last passed on to the batches; None: none, or not known."""
+        if self.passed is not None:
+            return self.passed
+        return None if self.revision == UNSEEN or self.failed else self.revision
+
     def to_bytes(self) -> bytes:
         """Return a compact, truthy form. What is not known is left out, so that old and new rows are the same."""
         row: list[object] = [self.revision, self.fingerprint, self.deleted, self.failed, self.event_id, self.offset]
-        if self.at or self.changed or self.passing >= 0 or self.held is not None or self.dropped >= 0:
-            row += [self.at, self.changed, self.epoch, self.passing]
-        if self.held is not None or self.dropped >= 0:
-            row.append(astuple(self.held) if self.held is not None else None)
-        if self.dropped >= 0:
-            row.append(self.dropped)
-        return json.dumps(row).encode()
+        more: list[object] = [self.at, self.changed, self.epoch, self.passing]
+        more += [astuple(self.held) if self.held is not None else None, self.dropped, self.passed]
+        counted = self.at or self.changed or self.passing >= 0
+        known = 7 if self.passed is not None else 6 if self.dropped >= 0 else 5 if self.held is not None else 4 if counted else 0
+        return json.dumps(row + more[:known]).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Seen:
@@ -102,7 +109,8 @@ class Seen:
         at, changed, epoch, passing, *more = rest or (0.0, False, "", -1)
         mark = HeldMark(*more[0]) if more and more[0] is not None else None
         dropped = more[1] if len(more) > 1 else -1
-        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, passing, mark, dropped)
+        passed = more[2] if len(more) > 2 else None
+        return cls(revision, fingerprint, deleted, failed, event_id, offset, at, changed, epoch, passing, mark, dropped, passed)
 
 
 Effect = Literal["removal", "change"]
@@ -173,6 +181,12 @@ def settle_change(change: DocumentChange, seen: Seen | None, fingerprint: str = 
 def failed(seen: Seen) -> Seen:
     """Return the memory of a revision that could not be parsed: it still makes older ones stale."""
     return replace(seen, failed=True)
+
+
+def passed_before(seen: Seen, row: Seen | None) -> Seen:
+    """Return the memory of a revision that was not passed on: the batches have what they had."""
+    last = row.last_passed if row is not None else None
+    return replace(seen, passed=None if last == seen.revision and not seen.failed else last)
 
 
 def dropped(row: Seen | None, revision: int) -> Seen | None:

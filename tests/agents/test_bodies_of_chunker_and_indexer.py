@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from chunking.manifest import Manifest
 from schemas.chunk_changes import ChunkChanges
 from schemas.codec import decode
@@ -129,6 +131,39 @@ async def test_a_lost_manifest_costs_no_embedding_and_leaves_nothing_over() -> N
     assert [text.splitlines()[0] for text in await pipeline.texts("d1")] == ["# ash", "# cedar"]
     assert len(pipeline.embedder.texts) == embedded
     assert changes(pipeline)[-1].complete
+
+
+@pytest.mark.parametrize("last", [None, sections("elm"), sections("ash", "date")], ids=["deleted", "edited", "edited back"])
+async def test_a_revision_planned_by_an_owner_that_is_gone_and_compacted_since_leaves_nothing_over(last: str | None) -> None:
+    """Its changes are in, its manifest is not, and nobody meets it in [parsed] again."""
+    pipeline = Pipeline()
+    pipeline.send("d1", 1, sections("ash", "birch"))
+    await pipeline.drain()
+    before = pipeline.table.values[b"A/d1"]
+    pipeline.send("d1", 2, sections("ash", "cedar", "date"))
+    await pipeline.drain()
+    pipeline.table.values[b"A/d1"] = before
+    pipeline.send("d1", 3, last)
+    await pipeline.drain()
+    assert await pipeline.texts("d1") == ([] if last is None else await expected(last))
+    assert changes(pipeline)[-1].complete
+
+
+async def test_revisions_that_were_never_passed_on_are_not_missed_by_a_batch() -> None:
+    pipeline = Pipeline()
+    for revision, text in enumerate([*[sections("ash", "birch")] * 2, "%unreadable%", sections("ash", "date")], start=1):
+        pipeline.send("d1", revision, text)
+        await pipeline.drain()
+    assert pipeline.outcomes() == ["indexed", "unchanged", "dead_lettered", "indexed"]
+    assert not any(each.complete for each in changes(pipeline)[1:]), "nothing is asked of the index"
+
+
+async def expected(text: str) -> list[str]:
+    """Chunk texts of a document that is all there ever was."""
+    alone = Pipeline()
+    alone.send("d1", 1, text)
+    await alone.drain()
+    return await alone.texts("d1")
 
 
 async def test_a_reindex_repairs_what_the_index_lost() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dataclasses import replace
 
 import pytest
@@ -46,12 +48,12 @@ async def test_nothing_is_remembered_before_the_broker_has_what_is_passed_on() -
     pipeline = Pipeline()
     publish, refusals = pipeline.log.publish, [3]
 
-    async def away(topic: str, key: bytes, value: bytes) -> None:
+    async def away(topic: str, key: bytes, value: bytes, *more: Any) -> None:
         assert pipeline.seen.values == {}
         if refusals[0]:
             refusals[0] -= 1
             raise Unavailable("broker is away")
-        await publish(topic, key, value)
+        await publish(topic, key, value, *more)
 
     pipeline.log.publish = away  # type: ignore[method-assign]
     pipeline.send("d1", 1, sections("ash"))

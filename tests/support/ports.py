@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from streams.controls.state import Controls
 from streams.errors import PoisonRecord
 from streams.patience import Patience
-from streams.ports import InRecord
+from streams.ports import NO_HEADERS, InRecord
 from streams.topics import MAX_RECORD_BYTES
 
 
@@ -21,11 +21,11 @@ class MemoryLog:
 
     topics: dict[str, list[InRecord]] = field(default_factory=lambda: defaultdict(list))
 
-    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> None:
         if value is not None and len(value) > MAX_RECORD_BYTES:
             raise PoisonRecord("record too large", topic=topic)
         await asyncio.sleep(0)
-        self.topics[topic].append(InRecord(topic, 0, len(self.topics[topic]), key, value))
+        self.topics[topic].append(InRecord(topic, 0, len(self.topics[topic]), key, value, headers=headers))
 
     def trace_id(self, key: bytes) -> str:
         return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from streams.agents.refusals import About
 from streams.controls.counts import Counts
 from streams.controls.standing import Standing, held_by_key
 from streams.controls.state import Controls, fold
-from streams.ports import InRecord
+from streams.ports import NO_HEADERS, InRecord
 from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, HeldMark, Seen
 from tests.crash.simulation.histories import UNREADABLE, Command, Event, History, history_of
@@ -68,9 +68,9 @@ class SimulatedView:
 class DoorLog(Log):
     """A log that takes tombstones."""
 
-    async def publish(self, topic: str, key: bytes, value: bytes | None) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes | None, more: Mapping[str, bytes] = NO_HEADERS) -> None:
         if value is not None:
-            await Log.publish(self, topic, key, value)
+            await Log.publish(self, topic, key, value, more)
             return
         await self._member.perform(
             "publish", f"publish {topic} {key.decode()} tombstone", lambda: self._member.world.append(topic, key, None)

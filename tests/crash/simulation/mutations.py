@@ -24,7 +24,7 @@ from streams.errors import Stopping, Unavailable
 from streams.faustio.batch_runner import BatchRunner
 from streams.faustio.keyed_runner import Handler, KeyedRunner
 from streams.lanes.feeder import Feeder
-from streams.ports import IndexPlan, InRecord, VectorIndex
+from streams.ports import NO_HEADERS, IndexPlan, InRecord, VectorIndex
 from streams.steps.plan_changes import Planned
 from streams.steps.plan_index import still_wanted
 from streams.steps.settle_change import Seen
@@ -139,10 +139,10 @@ class Ungated(IndexerAgent):
 class UnawaitedLog(Log):
     """Returns before the broker has the record, as one await of Faust's `topic.send()` does; a lost send is only logged."""
 
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
+    async def publish(self, topic: str, key: bytes, value: bytes, more: Mapping[str, bytes] = NO_HEADERS) -> None:
         async def send() -> None:
             try:
-                await Log.publish(self, topic, key, value)
+                await Log.publish(self, topic, key, value, more)
             except Unavailable:
                 return
 

@@ -9,7 +9,7 @@ from chunking.document import Document
 from streams.agents.order import Order
 from streams.agents.parse_document import Parse
 from streams.faustio.scope import headers_for
-from streams.ports import IndexPlan, InRecord, StoredPoint, Vector
+from streams.ports import NO_HEADERS, IndexPlan, InRecord, StoredPoint, Vector
 from tests.crash.simulation import documents
 from tests.crash.simulation.world import World
 
@@ -55,8 +55,8 @@ class Log:
     def __init__(self, member: Member) -> None:
         self._member = member
 
-    async def publish(self, topic: str, key: bytes, value: bytes) -> None:
-        headers = dict(headers_for(key))
+    async def publish(self, topic: str, key: bytes, value: bytes, more: Mapping[str, bytes] = NO_HEADERS) -> None:
+        headers = {**dict(headers_for(key)), **more}
         await self._member.perform(
             "publish", f"publish {topic} {short(value)}", lambda: self._member.world.append(topic, key, value, headers)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 
 from schemas.document_change import Content, DocumentChange
 from streams.errors import PoisonRecord
-from streams.steps.settle_change import AlreadySettled, Seen, ToEnd, ToParse, change_fingerprint, failed, settle_change
+from streams.steps.settle_change import (
+    AlreadySettled,
+    Seen,
+    ToEnd,
+    ToParse,
+    change_fingerprint,
+    failed,
+    passed_before,
+    settle_change,
+)
 
 
 def upsert(revision: int, text: str = "five", event: str = "", **more: Any) -> DocumentChange:
@@ -81,6 +91,17 @@ def test_a_fingerprint_ignores_who_when_and_key_order() -> None:
 def test_what_was_seen_survives_its_bytes() -> None:
     memory = failed(seen(FIVE))
     assert Seen.from_bytes(memory.to_bytes()) == memory
+
+
+def test_what_was_last_passed_on_outlives_revisions_that_were_not() -> None:
+    passed = seen(FIVE)
+    assert passed.last_passed == 5
+    unchanged = passed_before(replace(passed, revision=6), passed)
+    unreadable = passed_before(failed(replace(passed, revision=7)), unchanged)
+    assert [unchanged.last_passed, unreadable.last_passed] == [5, 5]
+    assert [Seen.from_bytes(row.to_bytes()) for row in (unchanged, unreadable)] == [unchanged, unreadable]
+    assert failed(passed).last_passed is None
+    assert passed_before(passed, passed) == passed, "rows of most documents are as they were"
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"]))
