@@ -29,7 +29,7 @@ from streams.controls.state import Controls, fold
 from streams.ports import NO_HEADERS, InRecord
 from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, HeldMark, Seen
-from tests.crash.simulation.histories import UNREADABLE, Command, Event, History, history_of
+from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, Command, Event, History, history_of
 from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.oracle import event_of
@@ -278,9 +278,9 @@ class DoorSimulation(Simulation):
     def _complaints(self) -> list[str]:
         if self._feeds:
             self._events = tuple(event for event in self._events if not self._was_dropped(event))
-        # What can't be read is tried, and refused, also where it is late: while the newer event is held.
-        unreadable = {event.event_id for event in self._events if UNREADABLE in event.paragraphs}
-        tried = {f"event {name}: a good event is a dead letter" for name in unreadable}
+        # What can't be read or embedded is tried, and refused, also where it is late: while the newer event is held.
+        refused = {event.event_id for event in self._events if {UNREADABLE, UNEMBEDDABLE} & {*event.paragraphs}}
+        tried = {f"event {name}: a good event is a dead letter" for name in refused}
         # What is parked and overtaken is never looked at: it is settled as stale.
         told = [decode(r.value, Receipt) for r in self.world.records(NAMES.receipts) if r.value]
         parked = {receipt.event_id for receipt in told if receipt.outcome == "stale" and "while it was held" in receipt.reason}

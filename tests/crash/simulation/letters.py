@@ -154,7 +154,7 @@ class LetterSimulation(Simulation):
             for letter in self.dropped.values()
             for batch in self.world.live
             if letter.document is not None and letter.entry.batch in ("", batch.name)
-            if (letter.entry.revision or 0) >= expected[document_key(*letter.document)].revision
+            if (letter.entry.revision or 0) >= _wanted_since(letter, expected[document_key(*letter.document)])
         }
         # The newest revision can't be read at all: what was refused of an older one waits for a better page (its letter is open).
         let_be |= {
@@ -224,6 +224,12 @@ class LetterSimulation(Simulation):
             if not names & (hopeless - {""}) and (letter.entry.revision or 0) >= newest:
                 found.append(letter)
         return found
+
+
+def _wanted_since(letter: Letter, document: Expected) -> int:
+    """Return the least revision whose dropped letter leaves a document behind. What a batch refused comes to it again in new words
+    only: the parser, which let it pass, takes the same words under a newer revision for unchanged."""
+    return document.since if letter.entry.batch else document.revision
 
 
 def _is_hopeless(document: Expected) -> bool:

@@ -36,6 +36,8 @@ class Expected:
     """What is to come of one document. The first revision that says something is the only authority for its number."""
 
     revision: int = -1
+    since: int = -1
+    """The revision that first said it: those after it said nothing new, and no batch hears of them."""
     said: object = None
     deleted: bool = False
     failed: bool = False
@@ -89,6 +91,8 @@ def _accept(document: Expected, event: Event, refused: Collection[str]) -> str:
         if not document.failed and not event.reindex:
             return "good"
     unreadable = not deleted and (UNREADABLE in event.paragraphs or (event.is_curable and event.event_id in refused))
+    if said != document.said or document.failed:
+        document.since = revision
     document.revision, document.said, document.deleted, document.failed = revision, said, deleted, unreadable
     if unreadable:
         return "bad"
@@ -247,6 +251,7 @@ def _is_healed(letter: DeadLetter, receipts: Sequence[Receipt]) -> bool:
 def _outcomes(world: World, verdicts: Verdicts, two_owners: bool) -> list[str]:
     receipts = [decode(record.value, Receipt) for record in world.records(NAMES.receipts) if record.value]
     letters = [decode(record.value, DeadLetter) for record in world.records(NAMES.dead_letters) if record.value]
+    settled = {(receipt.event_id, receipt.batch) for receipt in receipts} | {(each.event_id, each.batch) for each in letters}
     if two_owners:
         # One that is fenced off may see its successor's removals, and park what that one settles: such a letter heals.
         healed = {letter.event_id for letter in letters if letter.event_id in verdicts.good and _is_healed(letter, receipts)}
@@ -256,10 +261,10 @@ def _outcomes(world: World, verdicts: Verdicts, two_owners: bool) -> list[str]:
     first: dict[tuple[str, str], Receipt] = {}
     for receipt in receipts:
         first.setdefault((receipt.event_id, receipt.batch), receipt)
-    settled = {event_id for event_id, _ in first}
     found = [f"event {event}: a good event is a dead letter" for event in sorted(verdicts.good & dead)]
     found += [f"event {event}: a bad event is no dead letter" for event in sorted(verdicts.bad - dead)]
-    found += [f"event {event}: no outcome" for event in sorted((verdicts.good | verdicts.bad | verdicts.cured) - settled - dead)]
+    without = (verdicts.good | verdicts.bad | verdicts.cured) - {event for event, _ in settled}
+    found += [f"event {event}: no outcome" for event in sorted(without)]
     originals = {base64.b64decode(letter.value) for letter in letters if letter.value is not None}
     found += [f"event {e.event_id}: garbage is no dead letter" for e in verdicts.garbage if e.value not in originals]
     for document in verdicts.documents.values():
@@ -268,10 +273,9 @@ def _outcomes(world: World, verdicts: Verdicts, two_owners: bool) -> list[str]:
             receipt = first.get((last.event_id, batch.name)) if last is not None and last.event_id in verdicts.good else None
             if receipt is not None and receipt.outcome not in ("indexed", "unchanged"):
                 found.append(f"event {receipt.event_id}: the newest revision's outcome in {batch.name} is {receipt.outcome}")
-    refused = {(letter.event_id, letter.batch) for letter in letters}
     for record in world.records(NAMES.parsed):
         event = decode(record.value, ParsedDocument).event_id if record.value else ""
         if event in verdicts.good | verdicts.cured and (record.topic, record.partition, record.offset) not in world.gone:
             places = [(event, batch.name) for batch in world.live]
-            found += [f"event {event}: no outcome in {place[1]}" for place in places if place not in first.keys() | refused]
+            found += [f"event {event}: no outcome in {place[1]}" for place in places if place not in settled]
     return found
