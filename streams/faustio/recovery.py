@@ -94,10 +94,15 @@ class SafeRecovery(Recovery):  # type: ignore[misc]
                 if fresh:
                     self.tp_to_table[tp].apply_changelog_batch([_Row(consumer._to_message(tp, row)) for row in fresh])
                     self.active_offsets[tp] = fresh[-1].offset
+                    self._last_flush_at = time.monotonic()
             if not self.need_recovery():
                 self._set_recovery_ended()
                 self.signal_recovery_end.set()
         return {tp: rows for tp, rows in records.items() if tp not in changelogs}
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _slurp_changelogs(self) -> None:
+        """Do nothing: `take` does it. Faust's loop also clears the signal of the end every five seconds, whoever waits for it."""
 
     async def _seek_offsets(self, consumer: Any, tps: set[Any], offsets: Any, title: str) -> None:
         """Seek changelogs to where reading begins, once nobody waits for rows of the last generation: those that come to it are
