@@ -40,7 +40,7 @@ class FastembedModel:
     """A `Model` (base.py). `threads` runs of the network go on at once, each in a thread of its own and on one core.
 
     One run on all cores has its threads wait for each other after every layer, and for whatever else has a core at that moment:
-    beside a busy worker it took 1.7 times the processor time of runs that share nothing.
+    beside other work it took 1.5 times the processor time of runs that share nothing.
 
     name: as the policy says. directory: local files, or None for what fastembed itself finds by that name. Loads at once, and
     raises NotPrepared when there is no such model here, or its directory is incomplete.
