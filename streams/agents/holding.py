@@ -10,7 +10,9 @@ Order of effects, within the parser's ① (see parse_document.py), and what a cr
          release of what ② left finds the same event again and clears it
     ④ the mark in the document's row of `seen`; nothing else of the row changes, so that the last good revision counts on
   a document's event passes, or is dropped by a decision
-    ⓪ where it is counted: the row says that it passes, so that it does so again if the breaker trips before it is remembered
+    ⓪ where it is counted: the row says that it passes, and when. So it counts from here on, and passes again if the breaker trips
+      before it is remembered
+         crash here: whoever comes next counts it, also before it comes again
     ① what the parser does with it
     ② tombstone in [held], where the event that was held is this one, or is older
          crash here: both are repeated
@@ -65,7 +67,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Let it pass. `counting`: under this name, until its row does. `covered`: it is not to be counted at all."""
+    """Let it pass. `counting`: it is one of these, and its row has to say so first. `covered`: it is not to be counted at all."""
 
     counting: Counted | None = None
     covered: bool = False
@@ -148,7 +150,7 @@ class Holding:
         """Return what is to be done with an event. Trips the breaker where it is one too many."""
         mark, standing = event.mark, event.standing
         if event.row is not None and event.row.passing == standing.offset and event.effect is not None:
-            return Pass(counting="deletes" if event.effect == "removal" else "changes")  # it may be out already
+            return Pass()  # it may be out already, and its row counts
         if standing.release:
             if mark is not None and not event.is_the_held_one:
                 return Nothing()  # a newer one is held since, and this one was settled as stale then

@@ -35,7 +35,6 @@ from streams.errors import InvariantBroken, PoisonRecord
 from streams.ports import InRecord, Table
 from streams.steps.read_content import read_content
 from streams.steps.settle_change import (
-    UNSEEN,
     AlreadySettled,
     Seen,
     ToEnd,
@@ -46,6 +45,7 @@ from streams.steps.settle_change import (
     failed,
     newest_revision,
     passed_before,
+    passing,
     settle_change,
     still_dropped,
 )
@@ -185,14 +185,14 @@ class ParserAgent:
             return await self._let_go(event, dropped(event.row, change.revision))
         if answer.counting is not None and self.holding is not None:
             with self.holding.counts.in_hand(change.tenant_id, answer.counting):
-                return await self._pass(await self._mark_as_passing(event), received_at, answer)
+                event = await self._mark_as_passing(event, self.holding.epoch(change.tenant_id))
         return await self._pass(event, received_at, answer)
 
-    async def _mark_as_passing(self, event: Event) -> Event:
+    async def _mark_as_passing(self, event: Event, epoch: str) -> Event:
         """Remember that there was room for an event, before it is out, and return it with its new row."""
-        row = replace(event.row or Seen(UNSEEN, ""), passing=event.standing.offset)
-        if row != event.row:
-            await self._remember(event, row)
+        assert event.row is not None
+        assert event.effect is not None
+        row = await self._remember(event, passing(event.row, event.effect, event.standing.offset, event.at, epoch))
         return replace(event, row=row)
 
     async def _pass(self, event: Event, received_at: datetime, answer: Pass) -> Seen | None:

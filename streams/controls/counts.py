@@ -67,7 +67,7 @@ class Counts:
     """Seconds since 1970. Only to tell what lies ahead; the window is of the events' own time."""
     _partitions: dict[int, dict[str, TenantCounts]] = field(default_factory=dict)
     _in_hand: Counter[tuple[str, Counted]] = field(default_factory=Counter)
-    """Events that were let pass and are not remembered yet."""
+    """Events that were let pass and are not in their rows yet."""
     _newest: dict[int, float] = field(default_factory=dict)
     """Of each partition, the time of its newest event."""
 
@@ -104,7 +104,7 @@ class Counts:
 
     @contextmanager
     def in_hand(self, tenant: str, what: Counted) -> Iterator[None]:
-        """Count an event that was let pass until its row does."""
+        """Count an event that was let pass until its row says so."""
         self._in_hand[tenant, what] += 1
         try:
             yield
@@ -146,11 +146,11 @@ class Counts:
         if partition not in self._partitions:
             self.begin(partition)
         counts, current = self._partitions[partition][tenant], self.slice_of(self.clock())
-        if seen.live:
+        if seen.live and not seen.ending:
             counts.live += sign
         if seen.held is not None:
             counts.held[seen.held.reason] = counts.held.get(seen.held.reason, 0) + sign
-        if seen.at and seen.deleted:
+        if seen.at and (seen.deleted or seen.ending):
             counts.removed[seen.epoch].add(self.slice_of(seen.at), sign, current)
         elif seen.at and seen.changed and seen.live:
             counts.changed[seen.epoch].add(self.slice_of(seen.at), sign, current)

@@ -68,7 +68,8 @@ class Seen:
     epoch: str = ""
     """Of the newest decision on the tenant's breaker when it passed, the first letters: what is decided begins to count anew."""
     passing: int = -1
-    """Offset of an event that was counted and let pass, and may be out already: whatever has come between, it passes again."""
+    """Offset of an event that was counted and let pass, and may be out already: whatever has come between, it passes again. `at`,
+    `changed` and `epoch` are its own then, so that it counts whether or not its worker lives."""
     held: HeldMark | None = None
     """A newer event of the document that is kept back."""
     dropped: int = -1
@@ -85,6 +86,11 @@ class Seen:
     def live(self) -> bool:
         """Whether the document is there, as far as the front door knows."""
         return self.revision != UNSEEN and not self.deleted
+
+    @property
+    def ending(self) -> bool:
+        """Whether the event that is passing is the document's end."""
+        return self.passing >= 0 and not self.changed
 
     @property
     def last_passed(self) -> int | None:
@@ -218,6 +224,11 @@ def dated(seen: Seen, before: Seen | None, effect: Effect | None, at: float, epo
     if not seen.deleted and not was_live:
         return replace(seen, at=at)
     return seen if before is None else replace(seen, at=before.at, changed=before.changed, epoch=before.epoch)
+
+
+def passing(row: Seen, effect: Effect, offset: int, at: float, epoch: str) -> Seen:
+    """Return a document's row with an event that was counted and is let pass, before it is out."""
+    return replace(row, passing=offset, at=at, changed=effect == "change", epoch=epoch)
 
 
 def effect_of(decision: ToParse | ToEnd | AlreadySettled, row: Seen | None) -> Effect | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schemas.codec import encode
@@ -374,3 +376,31 @@ async def test_what_is_out_when_the_breaker_trips_passes_again_and_is_not_held()
     assert held(pipeline) == {"d1"}
     assert await there(pipeline) == NAMES[1:]
     assert Seen.from_bytes(pipeline.seen.values[b"A/d0"]).deleted
+
+
+@pytest.mark.parametrize("what", ["deletes", "changes"])
+async def test_what_was_under_way_when_a_worker_died_counts_before_it_comes_again(what: str) -> None:
+    """Three had room, and the worker died before any was out. Records of other partitions come first to its heir."""
+    pipeline = await a_site(Limits(share=0.5, churn_share=0.5, minimum=4))
+    for name in NAMES:
+        pipeline.send(name, 2, None if what == "deletes" else sections(f"{name} again"), event_id=f"{name}@2")
+    records = pipeline.log.topics["t.documents"][-len(NAMES) :]
+    publish = pipeline.log.publish
+
+    async def dies(topic: str, *record: Any) -> None:
+        raise InvariantBroken(f"died before {topic} had it")
+
+    pipeline.log.publish = dies  # type: ignore[method-assign]
+    for record in records[:3]:
+        with pytest.raises(InvariantBroken):
+            await pipeline.parser.handle(record)
+    pipeline.log.publish = publish  # type: ignore[method-assign]
+    pipeline.restart()
+    for record in records[3:]:
+        await pipeline.parser.handle(record)
+    assert held(pipeline) == set(NAMES[3:])
+    await pipeline.drain()
+    assert held(pipeline) == set(NAMES[3:])
+    rows = {name: Seen.from_bytes(pipeline.seen.values[document_key("A", name)]) for name in NAMES}
+    assert [name for name in NAMES if rows[name].revision == 2] == NAMES[:3]
+    assert all(row.passing < 0 for row in rows.values())
