@@ -126,6 +126,11 @@ class Event:
         return self.mark is not None and self.mark.offset == self.standing.offset
 
     @property
+    def took_its_place(self) -> bool:
+        """Whether a release sends it, and the mark is of an event before it: a worker died between ② and ④ of keeping it."""
+        return bool(self.standing.release) and self.mark is not None and self.mark.offset < self.standing.offset
+
+    @property
     def effect(self) -> Effect | None:
         """What it takes away."""
         return effect_of(self.decision, self.row)
@@ -152,7 +157,7 @@ class Holding:
         if event.row is not None and event.row.passing == standing.offset and event.effect is not None:
             return Pass()  # it may be out already, and its row counts
         if standing.release:
-            if mark is not None and not event.is_the_held_one:
+            if mark is not None and standing.offset < mark.offset:
                 return Nothing()  # a newer one is held since, and this one was settled as stale then
             await self.controls.know(standing.release)
         elif mark is not None and event.record.offset <= mark.offset and not isinstance(event.decision, AlreadySettled):
@@ -263,7 +268,8 @@ class Holding:
     async def let_go(self, event: Event, row: Seen | None) -> Seen | None:
         """Do ② after an event has passed or was dropped, and return the row for ③. `row`: what the parser would remember of it."""
         mark = event.mark
-        overtaken = mark is not None and not event.is_the_held_one and row is not None and row.revision > mark.revision
+        newer = row is not None and mark is not None and row.revision > mark.revision
+        overtaken = mark is not None and not event.is_the_held_one and (newer or event.took_its_place)
         if overtaken and mark is not None:
             await self._settle_overtaken(event.change, mark)
         if not (event.standing.release or overtaken):

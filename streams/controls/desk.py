@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from schemas.codec import encode
@@ -20,13 +20,15 @@ from schemas.control import Control, Counted, Decision, Verdict, pause_key
 from schemas.held_change import HeldReason
 from schemas.record import document_key
 from streams.batches.ledger import Outrun, operator
-from streams.controls.release import release_headers
+from streams.controls.release import release_headers, waited_of
 from streams.controls.standing import Holding, Standing, read_controls, read_held, read_standing
 from streams.controls.state import Controls
 from streams.crash_points import reached
 from streams.errors import NotPrepared
 from streams.kafka.produce import OutRecord
 from streams.settings import Settings
+from streams.steps.settle_change import Effect
+from streams.words import counted
 
 LOOK_SECONDS = (0.2, 2.0)
 """How often [held] is read while waiting: at first, and at most apart."""
@@ -42,18 +44,29 @@ class Ruling:
     release: str
     held: tuple[Holding, ...]
     why: str
+    decided_before: tuple[Decision, ...] = ()
+    """Of held events that an earlier decision covers, to the other verdict: that decision, once for each. It stands."""
 
     def __str__(self) -> str:
         head = f"tenant {self.tenant}: {self.why}\n" if self.why else ""
-        head += f"{len(self.held):,} held events "
+        held = f"{head}{self._before}{len(self.held) - len(self.decided_before):,} held events"
         if self.verdict == "approve":
-            return f"{head}go on, and so does what stands in [documents] or waits in [bulk] now; what is sent later is counted anew"
+            return f"{held} go on; so does what stands in [documents] or waits in [bulk] now; what is sent later is counted anew"
         return (
-            f"{head}are dropped, and so are deletes that stand in [documents] or wait in [bulk] now; the documents stay served; "
+            f"{held} are dropped, and so are deletes that stand in [documents] or wait in [bulk] now; the documents stay served; "
             "what is sent later is counted anew.\n"
             "Whoever sent them believes that they went: the next sync of a folder does not send them again (sync --delete --all "
             "does); a file that comes back is sent, and settles as unchanged"
         )
+
+    @property
+    def _before(self) -> str:
+        if not self.decided_before:
+            return ""
+        newest = max(self.decided_before, key=lambda each: each.at)
+        word, does = ("approved", "lets pass") if newest.verdict == "approve" else ("rejected", "drops")
+        said = f"{newest.by} {word} at {newest.at:%Y-%m-%d %H:%M:%S} what had come by then, and was cut short: that stands"
+        return f"{said}, and {does} {counted(len(self.decided_before), 'held event')}\n"
 
 
 def plan_ruling(
@@ -87,13 +100,24 @@ def plan_ruling(
             by=by,
             reason=reason,
         )
-        return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason)
+        earlier = tuple(_decided_otherwise(replace(standing.controls, topic_id=topic, bulk_topic_id=bulk), held, verdict))
+        return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason, earlier)
     if newest is None or not held:
         raise NotPrepared(f"the breaker of tenant {tenant} is not open, and nothing is held: see docdelta breaker list")
     if newest.verdict != verdict:
         words = f"tenant {tenant}: {newest.verdict} was decided by {newest.by} at {newest.at:%Y-%m-%d %H:%M:%S}"
         raise NotPrepared(f"{words}; run docdelta breaker {newest.verdict} {tenant} for what is left")
     return Ruling(tenant, verdict, None, uuid.uuid4().hex, held, "")
+
+
+def _decided_otherwise(controls: Controls, held: Iterable[Holding], verdict: Verdict) -> Iterator[Decision]:
+    """Yield, for each held event of which the other verdict was given before, that decision: its command was cut short."""
+    for each in held:
+        change = each.change
+        effect: Effect = "removal" if change.op == "delete" else "change"
+        before = controls.decision_on(change.tenant_id, change.partition, change.offset, effect, waited_of(change))
+        if before is not None and before.verdict != verdict:
+            yield before
 
 
 @dataclass(frozen=True, slots=True)

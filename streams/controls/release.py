@@ -38,8 +38,17 @@ def standing_of(record: InRecord) -> Standing:
     return Standing(record.partition, record.offset, waited=_waited(record))
 
 
+def waited_of(held: HeldChange) -> tuple[int, int] | None:
+    """Return the partition and offset of [bulk] where a held event stood before it came to [documents]."""
+    return _place(held.headers.get(WAITED, ""))
+
+
 def _waited(record: InRecord) -> tuple[int, int] | None:
-    partition, slash, offset = record.headers.get(WAITED, b"").decode("utf-8", "replace").partition("/")
+    return _place(record.headers.get(WAITED, b"").decode("utf-8", "replace"))
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    partition, slash, offset = text.partition("/")
     if slash and partition.isdecimal() and offset.isdecimal() and max(len(partition), len(offset)) < 19:
         return int(partition), int(offset)
     return None

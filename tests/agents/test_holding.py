@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,41 @@ async def test_approved_they_go_and_what_comes_later_is_counted_anew() -> None:
     delete_all(pipeline, 6)
     await pipeline.drain()
     assert len(await there(pipeline)) == 5
+
+
+@pytest.mark.parametrize(("first", "then"), [("approve", "reject"), ("reject", "approve")])
+async def test_what_a_command_decided_that_was_cut_short_stands_and_the_next_one_says_so(first: Verdict, then: Verdict) -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    await pipeline.drain()
+    desk = desk_over(pipeline)
+
+    def killed(number: float) -> None:
+        raise InvariantBroken("killed")
+
+    cut_short = replace(desk, held=lambda: killed(0))  # type: ignore[arg-type,return-value]
+    with pytest.raises(InvariantBroken):
+        cut_short.rule(cut_short.plan("A", first, ""), 0)
+    pipeline.view.look()
+    others = [f"e{number}" for number in range(8)]
+    for name in others:
+        pipeline.send(name, 1, sections(name))
+    for name in others:
+        pipeline.send(name, 2, None, event_id=f"{name}@2")
+    await pipeline.drain()
+    late = held(pipeline) - set(NAMES)
+    assert late
+    plan = desk.plan("A", then, "")
+    assert len(plan.held) == 5 + len(late)
+    word, does = ("approved", "lets pass") if first == "approve" else ("rejected", "drops")
+    assert f"ops {word} at" in str(plan)
+    assert f"that stands, and {does} 5 held events\n{len(late)} held events " in str(plan)
+    desk.rule(plan, 0)
+    pipeline.view.look()
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    assert await there(pipeline) == ([] if first == "approve" else NAMES[3:])
+    assert {name for name in others if await pipeline.ids(name)} == (late if then == "reject" else set())
 
 
 async def test_rejected_they_stay_and_so_does_what_is_behind_them_on_the_broker() -> None:
@@ -404,3 +440,41 @@ async def test_what_was_under_way_when_a_worker_died_counts_before_it_comes_agai
     rows = {name: Seen.from_bytes(pipeline.seen.values[document_key("A", name)]) for name in NAMES}
     assert [name for name in NAMES if rows[name].revision == 2] == NAMES[:3]
     assert all(row.passing < 0 for row in rows.values())
+
+
+@pytest.mark.parametrize("lifted_first", [True, False])
+async def test_what_took_another_ones_place_is_released_also_if_its_mark_was_not_written(lifted_first: bool) -> None:
+    """[held] has the newer of two, and the worker died before the document's row said so."""
+    pipeline = await a_site()
+    desk = desk_over(pipeline)
+    desk.pause("A", "", "")
+    pipeline.view.look()
+    pipeline.send("d0", 2, sections("edited"), event_id="first")
+    await pipeline.drain()
+    put = pipeline.seen.put
+
+    async def dies(key: bytes, value: bytes) -> None:
+        raise InvariantBroken("died")
+
+    pipeline.seen.put = dies  # type: ignore[method-assign]
+    pipeline.send("d0", 2, sections("edited"), event_id="second", reindex=True)
+    with pytest.raises(InvariantBroken):
+        await pipeline.drain()
+    pipeline.seen.put = put  # type: ignore[method-assign]
+    if lifted_first:
+        desk.resume("A", "", 0)
+        pipeline.restart()
+        await pipeline.drain()
+    else:
+        pipeline.restart()
+        await pipeline.drain()
+        desk.resume("A", "", 0)
+        pipeline.view.look()
+        await pipeline.drain()
+    assert held(pipeline) == set()
+    row = Seen.from_bytes(pipeline.seen.values[document_key("A", "d0")])
+    assert (row.revision, row.held) == (2, None)
+    outcomes = {receipt.event_id: receipt.outcome for receipt in pipeline.receipts()}
+    assert outcomes["first"] == "stale"
+    assert outcomes["second"] in ("indexed", "unchanged")
+    assert "edited" in "".join(await pipeline.texts("d0"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,13 +23,13 @@ from streams.agents.holding import Holding, Keep
 from streams.agents.order import says
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import About
-from streams.controls.counts import Counts
+from streams.controls.counts import Counts, tenant_of
 from streams.controls.standing import Standing, held_by_key
 from streams.controls.state import Controls, fold
 from streams.ports import NO_HEADERS, InRecord
 from streams.steps.limits import Limits
 from streams.steps.settle_change import UNSEEN, AlreadySettled, HeldMark, Seen
-from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, Command, Event, History, history_of
+from tests.crash.simulation.histories import UNEMBEDDABLE, UNREADABLE, WORDS, Command, Event, History, history_of
 from tests.crash.simulation.member import Member, Parts
 from tests.crash.simulation.operators import Operator
 from tests.crash.simulation.oracle import event_of
@@ -105,12 +105,12 @@ class ForgetsHeld(Holding):
         return _mark_of(event, keep)
 
 
-def doors(holding: type[Holding] = Holding) -> Parts:
+def doors(holding: type[Holding] = Holding, counting: type[Counts] = Counts) -> Parts:
     """Return the parts of a simulation whose parser has a door."""
 
     def guarded(outbox: Any, seen: Any, *rest: Any, **more: Any) -> ParserAgent:
         member: Member = outbox.log._member
-        view, counts = SimulatedView(member.world), Counts(LIMITS.window_seconds)
+        view, counts = SimulatedView(member.world), counting(LIMITS.window_seconds)
         view.hear()
         counts.load(member.partition, member.table.items())
         door = holding(outbox, view, counts, LIMITS, lambda: {member.partition}, member.world.partitions, str(member))
@@ -121,10 +121,13 @@ def doors(holding: type[Holding] = Holding) -> Parts:
 
 
 def door_history(seed: int) -> History:
-    """Return a history in which deletes are many, with a parser that keeps its memory, and tenants who are paused now and then. Of
-    half of them a part comes through [bulk]."""
+    """Return a history in which deletes are many, with a parser that keeps its memory, and tenants who are paused now and then.
+
+    Half of them have a tenant of so many documents that some may go before the breaker trips; of half a part comes through [bulk].
+    """
     history, dice = history_of(seed), random.Random(seed * 43 + 17)
     events = tuple(replace(event, bulk=False) for event in history.events if event.kind != "null")
+    events = _with_a_crowd(events, random.Random(seed * 47 + 3))
     if dice.random() < 0.5:
         events = tuple(replace(event, bulk=dice.random() < 0.6) for event in events)
     faults = history.faults - {"lose_seen", "lose_manifests"} | ({"kill_command"} if dice.random() < 0.6 else set())
@@ -137,6 +140,22 @@ def door_history(seed: int) -> History:
         compaction=False,
         repaired=False,
     )
+
+
+def _with_a_crowd(events: tuple[Event, ...], dice: random.Random) -> tuple[Event, ...]:
+    """Return events with those of four to six more documents of one tenant among them: all come, and most go."""
+    if dice.random() < 0.5:
+        return events
+    tenant, mixed = dice.choice(TENANTS), list(events)
+    for number in range(dice.randint(4, 6)):
+        name = f"c{number}"
+        ends = [Event("delete", tenant, name, 2, event_id=f"{name}@2")] if dice.random() < 0.8 else []
+        place = 0
+        for event in (Event("upsert", tenant, name, 1, (dice.choice(WORDS),), event_id=f"{name}@1"), *ends):
+            place = dice.randint(place, len(mixed))
+            mixed.insert(place, event)
+            place += 1
+    return tuple(mixed)
 
 
 def rejecting_history(seed: int) -> History:
@@ -174,8 +193,7 @@ class Spared:
         if record.topic == NAMES.controls and record.value is not None:
             control = decode(record.value, Control)
             if control.decisions and control.tenant_id is not None:
-                newest = control.decisions[-1]
-                self._spared[control.tenant_id] = self._waiting(control.tenant_id, newest) if newest.verdict == "reject" else set()
+                self._spared[control.tenant_id] = self._decided_on(control.tenant_id, control.decisions)
                 self._tripped.discard(control.tenant_id)
             elif control.kind == "tripped" and control.decision and control.tenant_id is not None:
                 self._tripped.add(control.tenant_id)
@@ -189,16 +207,60 @@ class Spared:
             if passed.event_id in self._spared.get(passed.tenant_id, ()) and row is not None and row.live and row.passing < 0:
                 self._fail(f"event {passed.event_id} takes {passed.document_id} away, though it was decided against before")
 
-    def _waiting(self, tenant: str, decision: Decision) -> set[str]:
-        ends = {NAMES.documents: decision.ends, NAMES.bulk: self.bulk_ends.get(tenant, {})}
+    def _decided_on(self, tenant: str, decisions: Sequence[Decision]) -> set[str]:
+        *before, newest = decisions
+        if newest.verdict != "reject":
+            return set()
+        # What a command had approved that was cut short stands.
+        approved = (self._waiting(tenant, each.ends, each.bulk_ends) for each in before if each.verdict == "approve")
+        return self._waiting(tenant, newest.ends, self.bulk_ends.get(tenant, {})).difference(*approved)
+
+    def _waiting(self, tenant: str, documents: Mapping[int, int], bulk: Mapping[int, int]) -> set[str]:
+        ends = {NAMES.documents: documents, NAMES.bulk: bulk}
         sent = [r for topic, end in ends.items() for r in self._world.records(topic) if r.offset < end.get(r.partition, 0)]
         passed = {decode(record.value, ParsedDocument).event_id for record in self._world.records(NAMES.parsed) if record.value}
         known = {event_of(record.key, record.value).event_id for record in sent} - passed
         return {name for name in known if name in self._deletes and self._deletes[name].tenant == tenant}
 
     def _row(self, key: bytes) -> Seen | None:
-        value = self._world.recovered_table("parser", self._world.partition_of(key)).get(key)
-        return Seen.from_bytes(value) if value else None
+        return rows_of(self._world, self._world.partition_of(key)).get(key)
+
+
+def rows_of(world: World, partition: int) -> dict[bytes, Seen]:
+    """Return what the parser remembers of a partition's documents, as its changelog tells."""
+    return {key: Seen.from_bytes(value) for key, value in world.recovered_table("parser", partition).items()}
+
+
+class Share:
+    """The law of a breaker: until a person decides, less of a tenant's documents end than the share, whoever died on the way."""
+
+    def __init__(self, world: World, history: History, fail: Callable[[str], None]) -> None:
+        self._world, self._fail = world, fail
+        self._alone = "zombie" not in history.faults  # two owners who don't know of each other count apart
+        self._decided: set[str] = set()
+
+    def look(self, record: InRecord) -> None:
+        """Complain about an end that is one too many."""
+        if not self._alone or record.key is None or record.value is None:
+            return
+        if record.topic == NAMES.controls:
+            control = decode(record.value, Control)
+            if control.decisions and control.tenant_id is not None:
+                self._decided.add(control.tenant_id)
+        elif record.topic == NAMES.parsed and decode(record.value, ParsedDocument).op == "delete":
+            tenant = tenant_of(record.key)
+            rows = [row for key, row in rows_of(self._world, record.partition).items() if tenant_of(key) == tenant]
+            ended = sum(bool(row.at) and (row.deleted or row.ending) for row in rows)
+            there = ended + sum(row.live and not row.ending for row in rows)
+            if ended and tenant not in self._decided and ended >= max(LIMITS.minimum, LIMITS.share * there):
+                self._fail(f"{ended} of {there} documents of tenant {tenant} end, and nobody decided on it")
+
+
+class ForgetsWhoPasses(Counts):
+    """Counts an event only when it has passed."""
+
+    def _count(self, partition: int, tenant: str, seen: Seen, sign: int) -> None:
+        super()._count(partition, tenant, replace(seen, passing=-1, at=0.0) if seen.ending else seen, sign)
 
 
 @dataclass
@@ -212,7 +274,8 @@ class DoorSimulation(Simulation):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._spared = Spared(self.world, self.history, self.failures.append)
-        self.world.at_append = self._spared.look
+        share = Share(self.world, self.history, self.failures.append)
+        self.world.at_append = lambda record: (self._spared.look(record), share.look(record))[0]
 
     def _operations(self) -> list[tuple[float, Callable[[], None]]]:
         choices = super()._operations()
@@ -294,11 +357,7 @@ class DoorSimulation(Simulation):
 
     def _left(self) -> list[str]:
         """Return marks of held events that are held no more, and documents that end in the log otherwise than in their row."""
-        rows = [
-            (key, Seen.from_bytes(value))
-            for number in range(self.world.partitions)
-            for key, value in self.world.recovered_table("parser", number).items()
-        ]
+        rows = [each for number in range(self.world.partitions) for each in rows_of(self.world, number).items()]
         last = {record.key: record.value for record in self.world.records(NAMES.documents)}
         found = [f"{key.decode()}: marked as held, and nothing is" for key, row in rows if row.held is not None]
         return found + [
@@ -320,10 +379,14 @@ class DoorSimulation(Simulation):
 
 
 def first_door_failure(
-    seeds: range, holding: type[Holding] = Holding, rejects: bool = False, broken: Parts | None = None
+    seeds: range,
+    holding: type[Holding] = Holding,
+    rejects: bool = False,
+    broken: Parts | None = None,
+    counting: type[Counts] = Counts,
 ) -> tuple[int, list[str]] | None:
     """Return the first seed whose history does not come to its oracle, with what is wrong; None where all do."""
-    parts = doors(holding)
+    parts = doors(holding, counting)
     if broken is not None:
         parts = replace(parts, broker=broken.broker, feeder=broken.feeder)
     for seed in seeds:

@@ -13,7 +13,15 @@ import pytest
 from streams.agents.holding import Holding
 from streams.kafka.produce import OutRecord
 from tests.crash.simulation.broker import SimulatedBroker
-from tests.crash.simulation.doors import DoorSimulation, ForgetsHeld, MarkedFirst, door_history, doors, first_door_failure
+from tests.crash.simulation.doors import (
+    DoorSimulation,
+    ForgetsHeld,
+    ForgetsWhoPasses,
+    MarkedFirst,
+    door_history,
+    doors,
+    first_door_failure,
+)
 from tests.crash.simulation.member import Parts
 from tests.crash.simulation.world import NAMES
 
@@ -61,6 +69,10 @@ def test_a_command_that_clears_what_it_releases_is_found() -> None:
 
 def test_a_rejection_that_forgets_what_waits_in_bulk_is_found() -> None:
     assert first_door_failure(range(550, 1000), rejects=True, broken=Parts(broker=SeesNoBulk)) is not None
+
+
+def test_a_count_that_begins_only_when_an_end_is_out_is_found() -> None:
+    assert first_door_failure(range(600), counting=ForgetsWhoPasses) is not None
 
 
 @pytest.mark.parametrize("broken", [MarkedFirst, ForgetsHeld])
