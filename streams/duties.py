@@ -14,7 +14,8 @@ import structlog
 from streams.agents.lost_state import LostState, never_worked_on
 from streams.agents.manifests import Manifests
 from streams.agents.memory import forgotten, remembered
-from streams.agents.recheck import recheck, recheck_seen
+from streams.agents.recheck import Say, recheck, recheck_held, recheck_seen
+from streams.agents.refusals import Outbox
 from streams.controls.counts import Counts
 from streams.controls.standing import held_by_key
 from streams.daemon import in_daemon_thread
@@ -25,6 +26,7 @@ from streams.faustio.table import FaustTable
 from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
 from streams.kafka.read import read_partitions, read_span, read_topic
 from streams.patience import Patience
+from streams.ports import InRecord
 from streams.settings import KafkaSettings
 from streams.steps.settle_change import Seen
 
@@ -69,10 +71,8 @@ class ParserDuties:
     group: Group
     seen: FaustTable
     counts: Counts
-    held: str
-    """Topic [held]."""
-    parsed: str
-    """Topic [parsed]."""
+    outbox: Outbox
+    say: Say
 
     async def begin(self, partitions: frozenset[int]) -> bool:
         """Remember again what is lost, count what is there; return whether the group begins with nothing behind it."""
@@ -90,16 +90,16 @@ class ParserDuties:
 
     async def _remember(self, partition: int, offsets: range) -> None:
         """Make the memory of a partition again. A death on the way leaves less of it: what is not remembered is taken as new."""
-        kafka, documents = self.group.kafka, self.group.topics[0]
+        kafka, documents, topics = self.group.kafka, self.group.topics[0], self.outbox.topics
 
         def read() -> dict[bytes, Seen]:
-            waiting = held_by_key(read_topic(kafka, self.held))
+            waiting = held_by_key(read_topic(kafka, topics.held))
             held = {key: each.change for key, each in waiting.items() if each.change.partition == partition}
-            ends = {number: end for (_, number), end in end_offsets(kafka, [self.parsed]).items()}
+            ends = {number: end for (_, number), end in end_offsets(kafka, [topics.parsed]).items()}
             return remembered(
                 read_partitions(kafka, documents, {partition: offsets.stop}, {partition: offsets.start}),
                 held,
-                read_partitions(kafka, self.parsed, {partition: ends[partition]}),
+                read_partitions(kafka, topics.parsed, {partition: ends[partition]}),
             )
 
         rows = list((await self.group.ask(read, "reading documents again")).items())
@@ -112,9 +112,16 @@ class ParserDuties:
         await self.group.patience.hold(lambda: self.seen.put(key, seen.to_bytes()), "remembering what was seen")
 
     async def recheck(self, partition: int, taken: Taken) -> None:
-        """Remember once more what was remembered."""
+        """Remember once more what was remembered, and ask again what a predecessor let go of [held]."""
         with standing_in(self.group.topics[0], partition):
             await recheck_seen(self.seen, self.group.patience, taken.keys)
+            await recheck_held(self.outbox, self.seen, taken.keys, self._held, self.say)
+
+    async def _held(self, keys: frozenset[bytes]) -> list[InRecord]:
+        def read() -> list[InRecord]:
+            return [record for record in read_topic(self.group.kafka, self.outbox.topics.held) if record.key in keys]
+
+        return await self.group.ask(read, "reading what is held again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def build_parser_app(
         with elsewhere():
             return await refs.fetch(reference, max_bytes)
 
+    order = _order(app, settings, patience)
     agent = ParserAgent(
         outbox=outbox,
         seen=seen,
@@ -68,7 +69,7 @@ def build_parser_app(
         max_document_bytes=settings.parser.max_document_bytes,
         poison_attempts=settings.worker.poison_attempts,
         holding=holding,
-        order=_order(app, settings, patience),
+        order=order,
     )
 
     at_once = max(BULK_AT_ONCE, 2 * settings.parser.processes)  # one that is parsed and one that comes next, each
@@ -82,7 +83,7 @@ def build_parser_app(
 
     KeyedRunner(app, "parser", parse, settings.worker.in_flight).attach(documents)
     group = Group(settings.kafka, topics.parser_group, (topics.documents,), changelog, patience)
-    Handover(app, ParserDuties(group, seen, holding.counts, topics.held, topics.parsed), settings.handover_grace_seconds)
+    Handover(app, ParserDuties(group, seen, holding.counts, outbox, order.say), settings.handover_grace_seconds)
     return app, holding
 
 

@@ -10,7 +10,8 @@ the changelog. No fence sees these. What the new owner does about it, per partit
   ② when it is over, take no new records and let those in work end
   ③ `recheck`: manifests (or what the parser has seen) are saved once more, so that the changelog ends with this owner's; the noted
      records of [changes] are read and handled once more, in order: whatever is amiss for them is written, the rest costs a look-up
-     and a second receipt
+     and a second receipt. `recheck_held`: what this owner's rows say is held and [held] has not (the predecessor let it pass, by
+     what it knew) is said there again and released, so that it is judged by what is in force now
   ④ commit, and go on as usual
        crash before ④: the next owner begins at the same committed offsets, with a grace of its own
 
@@ -22,16 +23,28 @@ backlog of one key). There the document's next event does, or sending it again w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import structlog
 
+from schemas.codec import decode, encode
+from schemas.held_change import HeldChange
 from streams.agents.index_changes import IndexerAgent
 from streams.agents.manifests import Manifests
+from streams.agents.refusals import Outbox
+from streams.controls.release import release_headers
 from streams.patience import Patience
 from streams.ports import InRecord, Table
+from streams.steps.settle_change import Seen
 
 log = structlog.get_logger(__name__)
+ReadHeld = Callable[[frozenset[bytes]], Awaitable[Iterable[InRecord]]]
+"""Keys to their records in [held], in offset order, tombstones included."""
+Say = Callable[[InRecord, bytes, Mapping[str, bytes]], Awaitable[None]]
+"""As in `order.Order`: (a record, value, headers), append it to the same partition under its key."""
 
 
 async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[bytes], changes: Sequence[InRecord]) -> None:
@@ -52,6 +65,42 @@ async def recheck_seen(seen: Table, patience: Patience, keys: Iterable[bytes]) -
     """Do over what a predecessor may have undone in the parser's memory: `keys` of every record handled since assignment."""
     for key in dict.fromkeys(keys):
         await _save_again(seen, patience, key)
+
+
+async def recheck_held(outbox: Outbox, seen: Table, keys: Iterable[bytes], read: ReadHeld, say: Say) -> None:
+    """Do over what a predecessor may have undone in [held], for `keys` of every record handled since assignment.
+
+    Order of effects, per event: ① it is in [held] again ② it is sent once more through [documents], as a release. A crash between
+    the two leaves it held, and listed; the next owner of the partition has a re-check of its own.
+    """
+    rows = {key: Seen.from_bytes(value) for key in dict.fromkeys(keys) if (value := seen.get(key)) is not None}
+    marks = {key: row.held for key, row in rows.items() if row.held is not None}
+    if not marks:
+        return
+    now: dict[bytes, HeldChange | None] = {}
+    kept: dict[bytes, InRecord] = {}
+    for record in await read(frozenset(marks)):
+        key = record.key or b""
+        if key not in marks:
+            continue
+        now[key] = decode(record.value, HeldChange) if record.value is not None else None
+        if (held := now[key]) is not None and held.offset == marks[key].offset:
+            kept[key] = record
+    for key, mark in marks.items():
+        there = now.get(key)
+        if there is not None and there.offset >= mark.offset:
+            continue  # a release of it finds the mark, or takes its place
+        if key not in kept:
+            log.warning("an event marked as held is gone from [held]: its source must send it again", event_id=mark.event_id)
+            row = replace(rows[key], held=None)
+            await outbox.patience.hold(partial(seen.put, key, row.to_bytes()), "remembering what was seen")
+            continue
+        held = decode(kept[key].value or b"", HeldChange)
+        await outbox.publish(outbox.topics.held, key, kept[key].value)
+        stood = InRecord(outbox.topics.documents, held.partition, held.offset, key, None)
+        again, headers = held.original or encode(held.end), release_headers(held, uuid.uuid4().hex)
+        await outbox.patience.hold(partial(say, stood, again, headers), "sending a held event again")
+        log.info("a held event that a predecessor let go is asked again", event_id=mark.event_id)
 
 
 async def _save_again(table: Table, patience: Patience, key: bytes) -> int:

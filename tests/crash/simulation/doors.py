@@ -136,7 +136,7 @@ def door_history(seed: int) -> History:
         events=events,
         faults=faults,
         fault_limit=max(history.fault_limit, 2) if faults else 0,
-        commands=_pauses(dice, len(events)) if dice.random() < 0.5 and _may_pause(events, faults) else (),
+        commands=_pauses(dice, len(events)) if dice.random() < 0.5 and _may_pause(events) else (),
         compaction=False,
         repaired=False,
     )
@@ -163,10 +163,10 @@ def rejecting_history(seed: int) -> History:
     return replace(door_history(seed), commands=())
 
 
-def _may_pause(events: tuple[Event, ...], faults: frozenset[str]) -> bool:
+def _may_pause(events: tuple[Event, ...]) -> bool:
     """Return whether a tenant may be paused. What is known to go wrong then is left out (ARCHITECTURE.md, "If X dies"): a parked
-    event that gives way to a newer one which does not go itself, unreadable or rejected; a mark that a second owner leaves."""
-    return "zombie" not in faults and not any(UNREADABLE in event.paragraphs for event in events)
+    event that gives way to a newer one which does not go itself, unreadable or rejected."""
+    return not any(UNREADABLE in event.paragraphs for event in events)
 
 
 def _pauses(dice: random.Random, events: int) -> tuple[Command, ...]:
@@ -367,11 +367,16 @@ class DoorSimulation(Simulation):
         ]
 
     def _was_dropped(self, event: Event) -> bool:
-        """Return whether a delete never went on: dropped, or overtaken while it was held. Only where there were rejections."""
+        """Return whether a delete never went on: dropped, or overtaken while it was held. Only where there were rejections.
+
+        One that was let pass and told nothing new, after another delete, counts.
+        """
         if not self.rejects or event.kind != "delete":
             return False
         passed = {decode(r.value, ParsedDocument).event_id for r in self.world.records(NAMES.parsed) if r.value}
         told = [decode(r.value, Receipt) for r in self.world.records(NAMES.receipts) if r.value]
+        if any(receipt.event_id == event.event_id and receipt.outcome == "unchanged" and not receipt.dropped for receipt in told):
+            return False
         held = any(receipt.event_id == event.event_id and receipt.outcome == "held" for receipt in told)
         dropped = any(receipt.event_id == event.event_id and "decided against it" in receipt.reason for receipt in told)
         beside = any(receipt.outcome == "held" and receipt.document_id == event.document for receipt in told)

@@ -14,7 +14,7 @@ from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
 from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
-from streams.agents.recheck import recheck, recheck_seen
+from streams.agents.recheck import recheck, recheck_held, recheck_seen
 from streams.agents.refusals import Outbox
 from streams.controls.release import WAITED, waited_in
 from streams.errors import Stopping
@@ -274,9 +274,18 @@ class Member:
         handled = {runner.topic: runner.handled for runner in self.runners}
         keys = [record.key for records in handled.values() for record in records if record.key is not None]
         if self.group == PARSER:
-            await recheck_seen(Table(self), self.outbox("parser").patience, keys)
+            outbox, table = self.outbox("parser"), Table(self)
+            await recheck_seen(table, outbox.patience, keys)
+            await recheck_held(outbox, table, keys, self._held, order_of(self).say)
         else:
             await recheck(self.indexer, self.manifests, keys, handled[BATCHES[self.group].changes])
+
+    async def _held(self, keys: frozenset[bytes]) -> list[InRecord]:
+        def read() -> list[InRecord]:
+            return [record for record in self.world.records(NAMES.held) if record.key in keys]
+
+        found: list[InRecord] = await self.perform("read", f"read {NAMES.held} again", read)
+        return found
 
     @property
     def idle(self) -> bool:
