@@ -17,6 +17,7 @@ Order of effects, within the parser's ① (see parse_document.py), and what a cr
     ② tombstone in [held], where the event that was held is this one, or is older
          crash here: both are repeated
     ③ the row without the mark
+  What is newer and can't be parsed takes nobody's place: what is held stays so, and is asked as it was (`outlived`).
 
 The owner of a partition is the only one who writes its part of [held]. Commands send held events again through [documents], so that
 order by document holds and nothing can be lost between two writers.
@@ -124,6 +125,11 @@ class Event:
     def is_the_held_one(self) -> bool:
         """Whether it is the one that is held, sent again by a release."""
         return self.mark is not None and self.mark.offset == self.standing.offset
+
+    @property
+    def outlived(self) -> bool:
+        """Whether it was held while a newer one came that could not be parsed: it is still the last that can go."""
+        return self.row is not None and self.is_the_held_one and self.row.failed and self.row.revision > self.change.revision
 
     @property
     def took_its_place(self) -> bool:
@@ -268,7 +274,7 @@ class Holding:
     async def let_go(self, event: Event, row: Seen | None) -> Seen | None:
         """Do ② after an event has passed or was dropped, and return the row for ③. `row`: what the parser would remember of it."""
         mark = event.mark
-        newer = row is not None and mark is not None and row.revision > mark.revision
+        newer = row is not None and mark is not None and row.revision > mark.revision and not row.failed
         overtaken = mark is not None and not event.is_the_held_one and (newer or event.took_its_place)
         if overtaken and mark is not None:
             await self._settle_overtaken(event.change, mark)

@@ -169,6 +169,8 @@ class ParserAgent:
         if self.holding is not None:
             at = self.holding.counts.time_of(record.partition, at, self.outbox.now().timestamp())
         event = Event(record, standing, change, row, decision, at)
+        if event.outlived:
+            event = replace(event, decision=settle_change(change, None, fingerprint))
         answer = await self.holding.look(event) if self.holding is not None else Pass()
         if isinstance(answer, Nothing):
             return row
@@ -200,6 +202,7 @@ class ParserAgent:
         record, change, decision = event.record, event.change, event.decision
         assert record.key is not None
         remember: Seen | None = decision.seen
+        passed = True
         if isinstance(decision, AlreadySettled):
             await self._tell(change, decision)
             remember = passed_before(decision.seen, event.row) if decision.seen is not None else None
@@ -210,9 +213,11 @@ class ParserAgent:
                 await self._pass_on(event, await self._parsed(change, received_at))
             except PoisonRecord as error:
                 await self.outbox.refuse(record, error, _about(change))
-                remember = passed_before(failed(decision.seen), event.row)
+                remember, passed = passed_before(failed(decision.seen), event.row), False
         reached("parser.published")
-        if remember is not None:
+        if event.outlived and event.row is not None:
+            remember = replace(event.row, passing=-1, passed=change.revision if passed else event.row.passed)
+        elif remember is not None:
             epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
             at = 0.0 if answer.covered else event.at
             kept = still_dropped(remember, event.row)

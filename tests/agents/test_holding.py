@@ -478,3 +478,41 @@ async def test_what_took_another_ones_place_is_released_also_if_its_mark_was_not
     assert outcomes["first"] == "stale"
     assert outcomes["second"] in ("indexed", "unchanged")
     assert "edited" in "".join(await pipeline.texts("d0"))
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+async def test_a_held_delete_outlives_an_edit_that_can_not_be_parsed(verdict: Verdict) -> None:
+    """The edit is newer, but nothing of it goes on: what a person decides of the delete is what the page becomes."""
+    pipeline = await a_site()
+    delete_all(pipeline)
+    pipeline.send("d7", 3, "%unreadable%", event_id="d7@3")
+    await pipeline.drain()
+    assert held(pipeline) == set(NAMES[3:])
+    pipeline.restart()
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", verdict, ""), 0)
+    pipeline.view.look()
+    for _ in range(2):  # and once more, as after a crash before the commit
+        await pipeline.drain()
+        assert held(pipeline) == set()
+        assert await there(pipeline) == ([] if verdict == "approve" else NAMES[3:])
+        pipeline.rewind(3)
+    row = Seen.from_bytes(pipeline.seen.values[document_key("A", "d7")])
+    assert (row.revision, row.failed, row.held) == (3, True, None)
+    assert [letter.event_id for letter in pipeline.dead_letters()] == ["d7@3"]
+    pipeline.compact()
+    assert b'"event_id":"d7@3"' in (pipeline.log.topics["t.documents"][-1].value or b"")
+    pipeline.send("d7", 4, sections("good"), event_id="d7@4")
+    pipeline.send("d7", 2, None, event_id="late")
+    await pipeline.drain()
+    assert "good" in "".join(await pipeline.texts("d7"))
+
+
+async def test_a_held_delete_gives_way_to_an_edit_that_can_be_parsed() -> None:
+    pipeline = await a_site()
+    delete_all(pipeline)
+    pipeline.send("d7", 3, sections("edited"), event_id="d7@3")
+    await pipeline.drain()
+    assert held(pipeline) == set(NAMES[3:7])
+    assert "edited" in "".join(await pipeline.texts("d7"))
+    assert [receipt.outcome for receipt in pipeline.receipts() if receipt.event_id == "d7@2"] == ["held", "stale"]
