@@ -375,7 +375,8 @@ class DoorSimulation(Simulation):
             return False
         passed = {decode(r.value, ParsedDocument).event_id for r in self.world.records(NAMES.parsed) if r.value}
         told = [decode(r.value, Receipt) for r in self.world.records(NAMES.receipts) if r.value]
-        if any(receipt.event_id == event.event_id and receipt.outcome == "unchanged" and not receipt.dropped for receipt in told):
+        mine = [receipt for receipt in told if (receipt.document_id, receipt.tenant_id) == (event.document, event.tenant)]
+        if any(receipt.revision == event.revision and receipt.reason == "same content under a newer revision" for receipt in mine):
             return False
         held = any(receipt.event_id == event.event_id and receipt.outcome == "held" for receipt in told)
         dropped = any(receipt.event_id == event.event_id and "decided against it" in receipt.reason for receipt in told)

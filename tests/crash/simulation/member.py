@@ -284,7 +284,8 @@ class Member:
         def read() -> list[InRecord]:
             return [record for record in self.world.records(NAMES.held) if record.key in keys]
 
-        found: list[InRecord] = await self.perform("read", f"read {NAMES.held} again", read)
+        what = f"read {NAMES.held} again"
+        found: list[InRecord] = await self.outbox("parser").patience.hold(lambda: self.perform("read", what, read), what)
         return found
 
     @property
