@@ -369,14 +369,14 @@ class DoorSimulation(Simulation):
     def _was_dropped(self, event: Event) -> bool:
         """Return whether a delete never went on: dropped, or overtaken while it was held. Only where there were rejections.
 
-        One that was let pass and told nothing new, after another delete, counts.
+        One that was let pass and told nothing new, after another delete, counts: the parser's row says so.
         """
         if not self.rejects or event.kind != "delete":
             return False
         passed = {decode(r.value, ParsedDocument).event_id for r in self.world.records(NAMES.parsed) if r.value}
         told = [decode(r.value, Receipt) for r in self.world.records(NAMES.receipts) if r.value]
-        mine = [receipt for receipt in told if (receipt.document_id, receipt.tenant_id) == (event.document, event.tenant)]
-        if any(receipt.revision == event.revision and receipt.reason == "same content under a newer revision" for receipt in mine):
+        row = rows_of(self.world, self.world.partition_of(event.key)).get(event.key)
+        if row is not None and row.deleted and row.revision >= event.revision:
             return False
         held = any(receipt.event_id == event.event_id and receipt.outcome == "held" for receipt in told)
         dropped = any(receipt.event_id == event.event_id and "decided against it" in receipt.reason for receipt in told)
