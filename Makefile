@@ -58,11 +58,11 @@ crash-long: $(VENV)/installed-tests  ## HISTORIES=n random histories of crashes 
 fuzz-long: $(VENV)/installed-tests  ## ten million inputs, an hour and a quarter on one core (INPUTS=n: so many; START=n: others)
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),10000000) $(if $(START),--start $(START))
 
-bench: $(VENV)/installed-tests  ## speed and memory, with ratios (about 20 minutes; needs Apache Kafka)
-	@$(BIN)/python -m tests.bench.pipeline
+bench: $(VENV)/installed-tests  ## speed and memory, with ratios (about 20 minutes; needs Apache Kafka); BENCH=name: only that one
+	@$(BIN)/python -m tests.bench.pipeline $(BENCH)
 
-bench-peers: $(VENV)/installed-tests .venv-peers/installed  ## the same pages in LangChain, LlamaIndex and CocoIndex
-	@$(BIN)/python -m tests.bench.pipeline peers folder --peers-python .venv-peers/bin/python
+bench-peers: $(VENV)/installed-tests .venv-peers/installed  ## the same pages in LangChain, LlamaIndex and CocoIndex (SIZE=n: so many)
+	@$(BIN)/python -m tests.bench.pipeline peers folder --peers-python .venv-peers/bin/python $(if $(SIZE),--size $(SIZE))
 
 .venv-peers/installed: tests/bench/pipeline/peers-requirements.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv found: make PYTHON=/path/to/python3.12"; exit 2; }
