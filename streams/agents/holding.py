@@ -137,6 +137,11 @@ class Event:
         return bool(self.standing.release) and self.mark is not None and self.mark.offset < self.standing.offset
 
     @property
+    def is_passing(self) -> bool:
+        """Whether there was room for it once: it may be out already, and its row counts."""
+        return self.row is not None and self.row.passing == self.standing.offset and self.effect is not None
+
+    @property
     def effect(self) -> Effect | None:
         """What it takes away."""
         return effect_of(self.decision, self.row)
@@ -160,8 +165,8 @@ class Holding:
     async def look(self, event: Event) -> Answer:
         """Return what is to be done with an event. Trips the breaker where it is one too many."""
         mark, standing = event.mark, event.standing
-        if event.row is not None and event.row.passing == standing.offset and event.effect is not None:
-            return Pass()  # it may be out already, and its row counts
+        if event.is_passing:
+            return Pass()
         if standing.release:
             if mark is not None and standing.offset < mark.offset:
                 return Nothing()  # a newer one is held since, and this one was settled as stale then

@@ -220,6 +220,8 @@ class ParserAgent:
         elif remember is not None:
             epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
             at = 0.0 if answer.covered else event.at
+            if event.is_passing and event.row is not None:
+                at, epoch = event.row.at, event.row.epoch  # it counts as of when there was room for it
             kept = still_dropped(remember, event.row)
             remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset, dropped=kept)
         return await self._let_go(event, remember)

@@ -442,6 +442,40 @@ async def test_what_was_under_way_when_a_worker_died_counts_before_it_comes_agai
     assert all(row.passing < 0 for row in rows.values())
 
 
+async def test_what_was_under_way_when_it_was_decided_is_not_counted_against_what_comes_later() -> None:
+    """Three had room and their worker died; the rest was held and approved. What was decided begins to count anew."""
+    pipeline = await a_site()
+    delete_all(pipeline)
+    records = pipeline.log.topics["t.documents"][-len(NAMES) :]
+    publish = pipeline.log.publish
+
+    async def dies(topic: str, *record: Any) -> None:
+        raise InvariantBroken(f"died before {topic} had it")
+
+    pipeline.log.publish = dies  # type: ignore[method-assign]
+    for record in records[:3]:
+        with pytest.raises(InvariantBroken):
+            await pipeline.parser.handle(record)
+    pipeline.log.publish = publish  # type: ignore[method-assign]
+    pipeline.restart()
+    for record in records[3:]:
+        await pipeline.parser.handle(record)
+    desk = desk_over(pipeline)
+    desk.rule(desk.plan("A", "approve", ""), 0)
+    pipeline.view.look()
+    await pipeline.drain()
+    assert await there(pipeline) == []
+    for number in range(8):
+        pipeline.send(f"e{number}", 1, sections("new"))
+    for number in range(3):
+        pipeline.send(f"e{number}", 2, None)
+    await pipeline.drain()
+    assert held(pipeline) == set()
+    pipeline.send("e3", 2, None)
+    await pipeline.drain()
+    assert held(pipeline) == {"e3"}
+
+
 @pytest.mark.parametrize("lifted_first", [True, False])
 async def test_what_took_another_ones_place_is_released_also_if_its_mark_was_not_written(lifted_first: bool) -> None:
     """[held] has the newer of two, and the worker died before the document's row said so."""
