@@ -84,30 +84,31 @@ def plan_ruling(
     NotPrepared when there is nothing to decide."""
     opened, newest = standing.controls.open_breaker(tenant), standing.controls.newest_decision(tenant)
     held = tuple(standing.held_of(tenant, "breaker"))
-    if opened is not None:
-        what: Counted = "changes" if opened.holds_changes else "deletes"
-        topic, bulk = topic_ids()  # first: offsets of a topic that is made anew in between are not taken for the old one's
-        waiting, there = bulk_ends(), ends()  # in this order: what is passed on meanwhile is in both
-        decision = Decision(
-            id=uuid.uuid4().hex,
-            verdict=verdict,
-            what=what,
-            ends=there,
-            bulk_ends=waiting,
-            topic_id=topic,
-            bulk_topic_id=bulk,
-            at=now,
-            by=by,
-            reason=reason,
-        )
-        earlier = tuple(_decided_otherwise(replace(standing.controls, topic_id=topic, bulk_topic_id=bulk), held, verdict))
-        return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason, earlier)
-    if newest is None or not held:
-        raise NotPrepared(f"the breaker of tenant {tenant} is not open, and nothing is held: see docdelta breaker list")
-    if newest.verdict != verdict:
-        words = f"tenant {tenant}: {newest.verdict} was decided by {newest.by} at {newest.at:%Y-%m-%d %H:%M:%S}"
-        raise NotPrepared(f"{words}; run docdelta breaker {newest.verdict} {tenant} for what is left")
-    return Ruling(tenant, verdict, None, uuid.uuid4().hex, held, "")
+    if opened is None:
+        if newest is None or not held:
+            raise NotPrepared(f"the breaker of tenant {tenant} is not open, and nothing is held: see docdelta breaker list")
+        if newest.verdict != verdict:
+            words = f"tenant {tenant}: {newest.verdict} was decided by {newest.by} at {newest.at:%Y-%m-%d %H:%M:%S}"
+            raise NotPrepared(f"{words}; run docdelta breaker {newest.verdict} {tenant} for what is left")
+    topic, bulk = topic_ids()  # first: offsets of a topic that is made anew in between are not taken for the old one's
+    earlier = tuple(_decided_otherwise(replace(standing.controls, topic_id=topic, bulk_topic_id=bulk), held, verdict))
+    if opened is None:
+        return Ruling(tenant, verdict, None, uuid.uuid4().hex, held, "", earlier)
+    what: Counted = "changes" if opened.holds_changes else "deletes"
+    waiting, there = bulk_ends(), ends()  # in this order: what is passed on meanwhile is in both
+    decision = Decision(
+        id=uuid.uuid4().hex,
+        verdict=verdict,
+        what=what,
+        ends=there,
+        bulk_ends=waiting,
+        topic_id=topic,
+        bulk_topic_id=bulk,
+        at=now,
+        by=by,
+        reason=reason,
+    )
+    return Ruling(tenant, verdict, decision, decision.id, held, opened.first.reason, earlier)
 
 
 def _decided_otherwise(controls: Controls, held: Iterable[Holding], verdict: Verdict) -> Iterator[Decision]:

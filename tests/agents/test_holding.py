@@ -165,7 +165,12 @@ async def test_what_a_command_decided_that_was_cut_short_stands_and_the_next_one
     word, does = ("approved", "lets pass") if first == "approve" else ("rejected", "drops")
     assert f"ops {word} at" in str(plan)
     assert f"that stands, and {does} 5 held events\n{len(late)} held events " in str(plan)
-    desk.rule(plan, 0)
+    with pytest.raises(InvariantBroken):
+        cut_short.rule(plan, 0)
+    again = desk.plan("A", then, "")
+    assert again.decision is None
+    assert f"that stands, and {does} 5 held events\n{len(late)} held events " in str(again)
+    desk.rule(again, 0)
     pipeline.view.look()
     await pipeline.drain()
     assert held(pipeline) == set()
@@ -426,7 +431,7 @@ async def test_what_was_under_way_when_a_worker_died_counts_before_it_comes_agai
     async def dies(topic: str, *record: Any) -> None:
         raise InvariantBroken(f"died before {topic} had it")
 
-    pipeline.log.publish = dies  # type: ignore[method-assign]
+    pipeline.log.publish = dies  # type: ignore[assignment,method-assign]
     for record in records[:3]:
         with pytest.raises(InvariantBroken):
             await pipeline.parser.handle(record)
@@ -452,7 +457,7 @@ async def test_what_was_under_way_when_it_was_decided_is_not_counted_against_wha
     async def dies(topic: str, *record: Any) -> None:
         raise InvariantBroken(f"died before {topic} had it")
 
-    pipeline.log.publish = dies  # type: ignore[method-assign]
+    pipeline.log.publish = dies  # type: ignore[assignment,method-assign]
     for record in records[:3]:
         with pytest.raises(InvariantBroken):
             await pipeline.parser.handle(record)
