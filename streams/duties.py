@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -14,7 +14,7 @@ import structlog
 from streams.agents.lost_state import LostState, never_worked_on
 from streams.agents.manifests import Manifests
 from streams.agents.memory import forgotten, remembered
-from streams.agents.recheck import Say, recheck, recheck_held, recheck_seen
+from streams.agents.recheck import Place, Say, amiss, recheck, recheck_held, recheck_seen
 from streams.agents.refusals import Outbox
 from streams.controls.counts import Counts
 from streams.controls.standing import held_by_key
@@ -24,11 +24,12 @@ from streams.faustio.handover import Taken
 from streams.faustio.scope import standing_in
 from streams.faustio.table import FaustTable
 from streams.kafka.offsets import PartitionLag, end_offsets, group_lag
-from streams.kafka.read import read_partitions, read_span, read_topic
+from streams.kafka.partitioner import partition_of
+from streams.kafka.read import read_partitions, read_span, read_topic, record_at
 from streams.patience import Patience
 from streams.ports import InRecord
 from streams.settings import KafkaSettings
-from streams.steps.settle_change import Seen
+from streams.steps.settle_change import HeldMark, Seen
 
 log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
@@ -115,13 +116,30 @@ class ParserDuties:
         """Remember once more what was remembered, and ask again what a predecessor let go of [held]."""
         with standing_in(self.group.topics[0], partition):
             await recheck_seen(self.seen, self.group.patience, taken.keys)
-            await recheck_held(self.outbox, self.seen, taken.keys, self._held, self.say)
+            there = ReadHeld(self.group, self.outbox.topics.held)
+            await recheck_held(self.outbox, self.seen, self.counts, partition, taken.keys, there, self.say)
 
-    async def _held(self, keys: frozenset[bytes]) -> list[InRecord]:
-        def read() -> list[InRecord]:
-            return [record for record in read_topic(self.group.kafka, self.outbox.topics.held) if record.key in keys]
+
+@dataclass(frozen=True, slots=True)
+class ReadHeld:
+    """streams.agents.recheck.HeldLog over the broker. Only the partitions are read in which the keys lie."""
+
+    group: Group
+    topic: str
+
+    async def amiss(self, marks: Mapping[bytes, HeldMark]) -> Mapping[bytes, Place | None]:
+        """As of HeldLog."""
+
+        def read() -> dict[bytes, Place | None]:
+            ends = {number: end for (_, number), end in end_offsets(self.group.kafka, [self.topic]).items()}
+            numbers = {partition_of(key, len(ends)) for key in marks}
+            return amiss(read_partitions(self.group.kafka, self.topic, {number: ends[number] for number in numbers}), marks)
 
         return await self.group.ask(read, "reading what is held again")
+
+    async def at(self, place: Place) -> InRecord | None:
+        """As of HeldLog."""
+        return await self.group.ask(partial(record_at, self.group.kafka, self.topic, *place), "reading what is held again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,24 +27,39 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import structlog
 
-from schemas.codec import decode, encode
+from schemas.codec import UndecodableRecord, decode, encode
 from schemas.held_change import HeldChange
 from streams.agents.index_changes import IndexerAgent
 from streams.agents.manifests import Manifests
 from streams.agents.refusals import Outbox
+from streams.controls.counts import Counts
 from streams.controls.release import release_headers
+from streams.errors import PoisonRecord
 from streams.patience import Patience
 from streams.ports import InRecord, Table
-from streams.steps.settle_change import Seen
+from streams.steps.settle_change import HeldMark, Seen
 
 log = structlog.get_logger(__name__)
-ReadHeld = Callable[[frozenset[bytes]], Awaitable[Iterable[InRecord]]]
-"""Keys to their records in [held], in offset order, tombstones included."""
+Place = tuple[int, int]
+"""Partition and offset in [held]."""
 Say = Callable[[InRecord, bytes, Mapping[str, bytes]], Awaitable[None]]
 """As in `order.Order`: (a record, value, headers), append it to the same partition under its key."""
+
+
+class HeldLog(Protocol):
+    """Reads [held]. Waits while the broker is away; raises Stopping."""
+
+    async def amiss(self, marks: Mapping[bytes, HeldMark]) -> Mapping[bytes, Place | None]:
+        """Return what the function `amiss` makes of all that [held] has of these keys."""
+        ...
+
+    async def at(self, place: Place) -> InRecord | None:
+        """Return the record at a place; None where it is gone."""
+        ...
 
 
 async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[bytes], changes: Sequence[InRecord]) -> None:
@@ -67,7 +82,9 @@ async def recheck_seen(seen: Table, patience: Patience, keys: Iterable[bytes]) -
         await _save_again(seen, patience, key)
 
 
-async def recheck_held(outbox: Outbox, seen: Table, keys: Iterable[bytes], read: ReadHeld, say: Say) -> None:
+async def recheck_held(
+    outbox: Outbox, seen: Table, counts: Counts, partition: int, keys: Iterable[bytes], there: HeldLog, say: Say
+) -> None:
     """Do over what a predecessor may have undone in [held], for `keys` of every record handled since assignment.
 
     Order of effects, per event: ① it is in [held] again ② it is sent once more through [documents], as a release. A crash between
@@ -77,30 +94,49 @@ async def recheck_held(outbox: Outbox, seen: Table, keys: Iterable[bytes], read:
     marks = {key: row.held for key, row in rows.items() if row.held is not None}
     if not marks:
         return
-    now: dict[bytes, HeldChange | None] = {}
-    kept: dict[bytes, InRecord] = {}
-    for record in await read(frozenset(marks)):
-        key = record.key or b""
-        if key not in marks:
-            continue
-        now[key] = decode(record.value, HeldChange) if record.value is not None else None
-        if (held := now[key]) is not None and held.offset == marks[key].offset:
-            kept[key] = record
-    for key, mark in marks.items():
-        there = now.get(key)
-        if there is not None and there.offset >= mark.offset:
-            continue  # a release of it finds the mark, or takes its place
-        if key not in kept:
+    release = uuid.uuid4().hex
+    for key, place in (await there.amiss(marks)).items():
+        record, mark = await there.at(place) if place is not None else None, marks[key]
+        if record is None or record.value is None:
             log.warning("an event marked as held is gone from [held]: its source must send it again", event_id=mark.event_id)
             row = replace(rows[key], held=None)
             await outbox.patience.hold(partial(seen.put, key, row.to_bytes()), "remembering what was seen")
+            counts.change(partition, key, rows[key], row)
             continue
-        held = decode(kept[key].value or b"", HeldChange)
-        await outbox.publish(outbox.topics.held, key, kept[key].value)
+        held = decode(record.value, HeldChange)
         stood = InRecord(outbox.topics.documents, held.partition, held.offset, key, None)
-        again, headers = held.original or encode(held.end), release_headers(held, uuid.uuid4().hex)
-        await outbox.patience.hold(partial(say, stood, again, headers), "sending a held event again")
+        again, headers = held.original or encode(held.end), release_headers(held, release)
+        try:
+            await outbox.publish(outbox.topics.held, key, record.value)
+            await outbox.patience.hold(partial(say, stood, again, headers), "sending a held event again")
+        except PoisonRecord as error:  # a limit that was made smaller; a worker that went down for it would never come up
+            log.warning("a held event could not be sent again", event_id=mark.event_id, reason=str(error))
+            continue
         log.info("a held event that a predecessor let go is asked again", event_id=mark.event_id)
+
+
+def amiss(records: Iterable[InRecord], marks: Mapping[bytes, HeldMark]) -> dict[bytes, Place | None]:
+    """Return, of the keys with a mark, those whose event [held] has no more, each with the place where it last was in [held].
+
+    records: of [held], in offset order, tombstones included; they may be many and large, and none is kept. A place None: its record
+    is gone. One that can't be read (of a newer release) counts as the event in question: nothing is known against it.
+    """
+    newest: dict[bytes, int] = {}
+    places: dict[bytes, Place] = {}
+    for record in records:
+        mark = marks.get(record.key or b"")
+        if mark is None or record.key is None:
+            continue
+        try:
+            offset = decode(record.value, HeldChange).offset if record.value is not None else -1
+        except UndecodableRecord:
+            newest[record.key] = mark.offset
+            continue
+        newest[record.key] = offset
+        if offset == mark.offset:
+            places[record.key] = record.partition, record.offset
+    # One that is newer than its mark: its release takes the mark's place.
+    return {key: places.get(key) for key, mark in marks.items() if newest.get(key, -1) < mark.offset}
 
 
 async def _save_again(table: Table, patience: Patience, key: bytes) -> int:

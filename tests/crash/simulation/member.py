@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from streams.agents.index_changes import IndexerAgent, Lender
 from streams.agents.manifests import Manifests
 from streams.agents.order import Order
 from streams.agents.parse_document import ParserAgent
-from streams.agents.recheck import recheck, recheck_held, recheck_seen
+from streams.agents.recheck import Place, amiss, recheck, recheck_held, recheck_seen
 from streams.agents.refusals import Outbox
+from streams.controls.counts import Counts
 from streams.controls.release import WAITED, waited_in
 from streams.errors import Stopping
 from streams.faustio.batch_runner import BatchRunner
@@ -28,6 +29,7 @@ from streams.lanes.passed import Chases, Offsets
 from streams.lanes.precedence import BULK_YIELDS_SECONDS, Lanes, Precedence, came_live
 from streams.patience import Patience
 from streams.ports import InRecord
+from streams.steps.settle_change import HeldMark
 from tests.crash.simulation import documents
 from tests.crash.simulation.broker import SimulatedBroker
 from tests.crash.simulation.loop import SimulatedLoop
@@ -63,6 +65,26 @@ class Parts:
     builds_from_the_beginning: bool = True
     waits_for_the_build: bool = True
     order: Callable[[Member], Order | None] = lambda member: order_of(member)
+
+
+@dataclass(frozen=True)
+class ReadHeld:
+    """streams.agents.recheck.HeldLog."""
+
+    member: Member
+
+    async def amiss(self, marks: Mapping[bytes, HeldMark]) -> Mapping[bytes, Place | None]:
+        found: Mapping[bytes, Place | None] = await self._read(lambda: amiss(self.member.world.records(NAMES.held), marks))
+        return found
+
+    async def at(self, place: Place) -> InRecord | None:
+        number, offset = place
+        found: InRecord | None = await self._read(lambda: self.member.world.logs[NAMES.held, number][offset])
+        return found
+
+    async def _read(self, read: Callable[[], Any]) -> Any:
+        member, what = self.member, f"read {NAMES.held} again"
+        return await member.outbox("parser").patience.hold(lambda: member.perform("read", what, read), what)
 
 
 @dataclass(eq=False)
@@ -276,17 +298,9 @@ class Member:
         if self.group == PARSER:
             outbox, table = self.outbox("parser"), Table(self)
             await recheck_seen(table, outbox.patience, keys)
-            await recheck_held(outbox, table, keys, self._held, order_of(self).say)
+            await recheck_held(outbox, table, Counts(3600), self.partition, keys, ReadHeld(self), order_of(self).say)
         else:
             await recheck(self.indexer, self.manifests, keys, handled[BATCHES[self.group].changes])
-
-    async def _held(self, keys: frozenset[bytes]) -> list[InRecord]:
-        def read() -> list[InRecord]:
-            return [record for record in self.world.records(NAMES.held) if record.key in keys]
-
-        what = f"read {NAMES.held} again"
-        found: list[InRecord] = await self.outbox("parser").patience.hold(lambda: self.perform("read", what, read), what)
-        return found
 
     @property
     def idle(self) -> bool:
