@@ -139,7 +139,7 @@ def shared_topics(names: TopicNames, partitions: int) -> list[Topic]:
         Topic(names.dead_letters, partitions, _kept(-1)),
         Topic(names.batches, 1, _compacted()),
         Topic(names.controls, 1, _compacted()),
-        Topic(names.held, partitions, _compacted()),
+        Topic(names.held, partitions, {**_compacted(), UNCOMPACTED: "3600000"}),  # as above: what it let go of is asked again
         Topic(names.letter_index, 1, _compacted()),
         Topic(names.changelog(names.parser_group, names.seen_table), partitions, _compacted()),
     ]

@@ -7,14 +7,22 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from schemas.codec import decode
+from schemas.held_change import HeldChange
 from schemas.record import document_key
 from streams.agents.recheck import Place, amiss, recheck_held
+from streams.duties import Group, ReadHeld
 from streams.errors import PoisonRecord
+from streams.kafka.partitioner import partition_of
+from streams.kafka.produce import OutRecord, produce_all
 from streams.ports import InRecord
+from streams.settings import KafkaSettings
 from streams.steps.limits import Limits
 from streams.steps.settle_change import HeldMark, Seen
+from tests.support.apps import create_topics
 from tests.support.desk import desk_over
 from tests.support.pipeline import Pipeline, sections
+from tests.support.ports import impatient
 
 NAMES = [f"d{number}" for number in range(8)]
 KEYS = [document_key("A", name) for name in NAMES]
@@ -148,6 +156,28 @@ async def test_however_much_is_held_no_event_stays_in_memory() -> None:
 
     marks = {key: row.held for key in KEYS if (row := Seen.from_bytes(pipeline.seen.values[key])).held is not None}
     assert amiss(many(), marks) == {}
+
+
+async def test_the_topic_is_read_from_a_broker_where_the_keys_lie(any_broker: KafkaSettings, fresh: str) -> None:
+    pipeline = await with_five_held()
+    marks = {key: row.held for key in KEYS if (row := Seen.from_bytes(pipeline.seen.values[key])).held is not None}
+    topic = f"{fresh}.held"
+    create_topics(any_broker, topic)
+    let_go = (OutRecord(topic, key, None) for key in KEYS[3:5])
+    kept = (OutRecord(topic, each.key, each.value) for each in pipeline.log.topics["t.held"] if each.key != KEYS[4])
+    produce_all(any_broker, [*kept, *let_go])
+    there = ReadHeld(Group(any_broker, fresh, (), "", impatient()), topic)
+    found = await there.amiss(marks)
+    assert found.keys() == {*KEYS[3:5]}
+    assert found[KEYS[4]] is None
+    place = found[KEYS[3]]
+    assert place is not None
+    record = await there.at(place)
+    assert record is not None
+    assert (record.key, decode(record.value or b"", HeldChange).event_id) == (KEYS[3], "d3@2")
+    assert len({partition_of(key, 2) for key in marks}) == 2
+    (one,) = (await there.amiss({KEYS[3]: marks[KEYS[3]]})).items()
+    assert one == (KEYS[3], place)
 
 
 async def test_what_can_not_be_read_counts_as_the_event_in_question() -> None:

@@ -89,7 +89,7 @@ def test_a_topic_that_an_earlier_release_did_not_make_names_the_command_that_mak
 
 def test_what_others_write_stays_uncompacted_for_a_while_and_a_topic_made_without_that_is_taken() -> None:
     made = {topic.name: topic for topic in shared_topics(TopicNames("x"), 8)}
-    assert {name for name, topic in made.items() if UNCOMPACTED in topic.config} == {"x.documents", "x.bulk", "x.parsed"}
+    assert {name for name, topic in made.items() if UNCOMPACTED in topic.config} == {"x.documents", "x.bulk", "x.parsed", "x.held"}
     documents = made["x.documents"]
     before = TopicState(documents.name, 8, {name: value for name, value in documents.config.items() if name != UNCOMPACTED})
     assert plan_topics({documents.name: before}, [documents]).unchanged == (documents.name,)
