@@ -18,8 +18,8 @@ from schemas.control import Control, Decision, Verdict
 from schemas.held_change import HeldChange
 from schemas.parsed_document import ParsedDocument
 from schemas.receipt import Receipt
+from streams.agents.holding import Answer, Drop, Holding, Keep, Pass
 from streams.agents.holding import Event as AtTheDoor
-from streams.agents.holding import Holding, Keep
 from streams.agents.order import says
 from streams.agents.parse_document import ParserAgent
 from streams.agents.refusals import About
@@ -103,6 +103,14 @@ class ForgetsHeld(Holding):
     async def keep(self, event: AtTheDoor, keep: Keep, about: About) -> Seen:
         await self.outbox.settle(self.outbox.receipt(about, "held", keep.why))
         return _mark_of(event, keep)
+
+
+class DropsWhatIsApproved(Holding):
+    """Takes whatever is decided for a rejection."""
+
+    async def look(self, event: AtTheDoor) -> Answer:
+        answer = await Holding.look(self, event)
+        return Drop("somebody decided against it") if isinstance(answer, Pass) and answer.covered else answer
 
 
 def doors(holding: type[Holding] = Holding, counting: type[Counts] = Counts) -> Parts:
@@ -201,6 +209,14 @@ class Spared:
             held = decode(record.value, HeldChange)
             if held.tenant_id in self._tripped and held.event_id in self._spared.get(held.tenant_id, ()):
                 self._fail(f"event {held.event_id} is held anew, though it was decided against before")
+        elif record.topic == NAMES.receipts and record.value is not None:
+            receipt = decode(record.value, Receipt)
+            if (
+                receipt.dropped
+                and receipt.event_id in self._deletes
+                and self._verdict(receipt.tenant_id, receipt.event_id) != "reject"
+            ):
+                self._fail(f"event {receipt.event_id} is dropped, and nobody decided against it, or not first")
         elif record.topic == NAMES.parsed and record.value is not None:
             passed = decode(record.value, ParsedDocument)
             row = self._row(record.key or b"")
@@ -221,6 +237,16 @@ class Spared:
         passed = {decode(record.value, ParsedDocument).event_id for record in self._world.records(NAMES.parsed) if record.value}
         known = {event_of(record.key, record.value).event_id for record in sent} - passed
         return {name for name in known if name in self._deletes and self._deletes[name].tenant == tenant}
+
+    def _verdict(self, tenant: str, event_id: str) -> Verdict | None:
+        """Return what was first decided of an event: by where it first stood in [documents], or in [bulk]."""
+        sent = [r for topic in (NAMES.documents, NAMES.bulk) for r in self._world.records(topic)]
+        places = [(r.topic, r.partition, r.offset) for r in sent if event_of(r.key, r.value).event_id == event_id]
+        for decision in fold(self._world.records(NAMES.controls)).decided.get(tenant, ()):
+            ends = {NAMES.documents: decision.ends, NAMES.bulk: decision.bulk_ends}
+            if any(offset < ends[topic].get(number, 0) for topic, number, offset in places):
+                return decision.verdict
+        return None
 
     def _row(self, key: bytes) -> Seen | None:
         return rows_of(self._world, self._world.partition_of(key)).get(key)
@@ -381,7 +407,8 @@ class DoorSimulation(Simulation):
         held = any(receipt.event_id == event.event_id and receipt.outcome == "held" for receipt in told)
         dropped = any(receipt.event_id == event.event_id and "decided against it" in receipt.reason for receipt in told)
         beside = any(receipt.outcome == "held" and receipt.document_id == event.document for receipt in told)
-        return event.event_id not in passed and (held or dropped or beside)
+        settled = any(receipt.event_id == event.event_id and receipt.outcome in ("stale", "unchanged") for receipt in told)
+        return event.event_id not in passed and settled and (held or dropped or beside)
 
 
 def first_door_failure(

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 import pytest
 
-from streams.agents.holding import Holding
+from streams.agents.holding import Event as AtTheDoor
+from streams.agents.holding import Holding, Pass
+from streams.agents.parse_document import ParserAgent
 from streams.kafka.produce import OutRecord
+from streams.steps.settle_change import Seen
 from tests.crash.simulation.broker import SimulatedBroker
 from tests.crash.simulation.doors import (
     DoorSimulation,
+    DropsWhatIsApproved,
     ForgetsHeld,
     ForgetsWhoPasses,
     MarkedFirst,
@@ -73,6 +78,24 @@ def test_a_rejection_that_forgets_what_waits_in_bulk_is_found() -> None:
 
 def test_a_count_that_begins_only_when_an_end_is_out_is_found() -> None:
     assert first_door_failure(range(600), counting=ForgetsWhoPasses) is not None
+
+
+def test_an_approval_that_is_taken_for_a_rejection_is_found() -> None:
+    assert first_door_failure(range(300), DropsWhatIsApproved, rejects=True) is not None
+
+
+def test_a_held_delete_that_is_approved_and_goes_nowhere_is_found_also_where_others_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goes_on = ParserAgent._pass
+
+    async def goes_nowhere(self: ParserAgent, event: AtTheDoor, received_at: datetime, answer: Pass) -> Seen | None:
+        if answer.covered and event.is_the_held_one:
+            return await self._let_go(event, event.row)
+        return await goes_on(self, event, received_at, answer)
+
+    monkeypatch.setattr(ParserAgent, "_pass", goes_nowhere)
+    assert first_door_failure(range(300), rejects=True) is not None
 
 
 @pytest.mark.parametrize("broken", [MarkedFirst, ForgetsHeld])
