@@ -34,7 +34,7 @@ from streams.agents.refusals import Outbox
 from streams.crash_points import reached
 from streams.errors import NotPrepared, PoisonRecord
 from streams.ports import Embedder, InRecord, SparseEmbedder, SparseVector, StoredPoint, Vector, VectorIndex
-from streams.steps.plan_index import Wanted, leftovers, needs_vector, plan_index, still_wanted
+from streams.steps.plan_index import Wanted, leftovers, misplaced, needs_vector, plan_index, still_wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class _Item:
     newest: Manifest | None
     lost: bool
     """Planned before the state was lost: what earlier records left behind is not known any more."""
+    again: bool
+    """It is handled once more, after another owner."""
     there: Mapping[str, StoredPoint] = field(default_factory=dict)
     embedded: int = 0
     borrowed: int = 0
@@ -115,16 +117,19 @@ class IndexerAgent:
     _embedded: dict[tuple[bytes, str], int] = field(default_factory=dict)
     """Texts embedded for the earlier parts of a record that came in parts, for its receipt."""
 
-    async def handle(self, records: Sequence[InRecord]) -> None:
-        """Settle records of [changes] in order. Raises only what stops the worker (see `attempt`)."""
+    async def handle(self, records: Sequence[InRecord], again: bool = False) -> None:
+        """Settle records of [changes] in order. Raises only what stops the worker (see `attempt`).
+
+        again: it is a re-check, after another owner; then what a record only keeps is looked at too.
+        """
         for round_ in _rounds(records):
-            items = [item for record in round_ if (item := await self._open(record)) is not None]
+            items = [item for record in round_ if (item := await self._open(record, again)) is not None]
             await self._find_what_is_there(items)
             vectors = await self._find_vectors(items)
             reached("indexer.vectors")
             await asyncio.gather(*(self._finish(item, vectors) for item in items))
 
-    async def _open(self, record: InRecord) -> _Item | None:
+    async def _open(self, record: InRecord, again: bool) -> _Item | None:
         """Return a record with what of it still matters, or None where it was refused."""
         try:
             if record.value is None:
@@ -141,7 +146,7 @@ class IndexerAgent:
         if lost and not wanted.superseded:
             kept, unwritten = set(changes.kept), self._unwritten.get(key, {})
             wanted = replace(wanted, write=(*wanted.write, *(unwritten[chunk_id] for chunk_id in unwritten if chunk_id in kept)))
-        return _Item(record, changes, wanted, newest, lost)
+        return _Item(record, changes, wanted, newest, lost, again)
 
     async def _find_what_is_there(self, items: Sequence[_Item]) -> None:
         """Look up the points that the items are about: by id in one call; where a record is complete, all of its document."""
@@ -270,9 +275,9 @@ class IndexerAgent:
             if not item.there.keys().isdisjoint(remove):
                 await self._owe(item)
             remove = ()
-        plan = plan_index(
-            item.changes, item.wanted, remove, item.there, vectors, await self._sparse_vectors(item), item.record.partition
-        )
+        sparse, partition = await self._sparse_vectors(item), item.record.partition
+        placed = misplaced(item.changes, item.there, item.newest) if item.again else {}
+        plan = plan_index(item.changes, item.wanted, remove, item.there, vectors, sparse, partition, placed)
         if not plan.empty:
             tries = iter([replace(plan, seen=_payloads(item))])  # what was read is believed once: an outage may be long
 
@@ -328,7 +333,8 @@ class IndexerAgent:
 
 
 def _ids_of_interest(item: _Item) -> list[str]:
-    return [*(record.chunk_id for record in item.wanted.write), *sorted(item.doubtful), *item.wanted.remove]
+    kept = item.changes.kept if item.again and not item.wanted.superseded else sorted(item.doubtful)
+    return [*(record.chunk_id for record in item.wanted.write), *kept, *item.wanted.remove]
 
 
 def _payloads(item: _Item) -> dict[str, Mapping[str, Any]]:

@@ -72,7 +72,7 @@ async def recheck(indexer: IndexerAgent, manifests: Manifests, keys: Iterable[by
     for key in dict.fromkeys(keys):
         async with manifests.lock(key):
             saved += await _save_again(manifests.table, indexer.outbox.patience, key)
-    await indexer.handle(changes)
+    await indexer.handle(changes, again=True)
     log.debug("re-checked", batch=indexer.outbox.batch, manifests=saved, changes=len(changes))
 
 

@@ -69,6 +69,22 @@ def needs_vector(record: ChunkRecord, there: Mapping[str, StoredPoint]) -> bool:
     return point is None or point.payload.get("embed_hash") != record.embed_hash
 
 
+def misplaced(changes: ChunkChanges, there: Mapping[str, StoredPoint], newest: Manifest | None) -> dict[str, int]:
+    """Return the order keys, by chunk id, of kept chunks that stand elsewhere than the manifest of this very revision says.
+
+    Another owner planned the document's revisions too, with keys of its own, and has stamped its chunks with this one: what placed
+    them here is fenced off by now, and this record is the only one that can.
+    """
+    if newest is None or newest.deleted or newest.changed != changes.revision:
+        return {}
+    keys = {entry.chunk_id: entry.order_key for entry in newest.entries}
+    return {
+        chunk_id: keys[chunk_id]
+        for chunk_id in changes.kept
+        if chunk_id in there and chunk_id in keys and there[chunk_id].payload["order_key"] != keys[chunk_id]
+    }
+
+
 def plan_index(
     changes: ChunkChanges,
     wanted: Wanted,
@@ -77,8 +93,10 @@ def plan_index(
     vectors: Mapping[str, Vector],
     sparse: Mapping[str, SparseVector] = MappingProxyType({}),
     partition: int = 0,
+    placed: Mapping[str, int] = MappingProxyType({}),
 ) -> IndexPlan:
-    """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for, `sparse` likewise.
+    """Return the plan of one record. `vectors` by embed_hash holds every vector that `needs_vector` asked for, `sparse` likewise;
+    `placed` is what `misplaced` found.
 
     A point that is there with the right vector gets a payload write at most; a point that is there and right gets nothing.
     """
@@ -99,8 +117,11 @@ def plan_index(
             payloads.append((record.chunk_id, payload))
         else:
             untouched.append(record.chunk_id)
+    for chunk_id, order_key in placed.items():
+        payloads.append((chunk_id, {**there[chunk_id].payload, "revision": changes.revision, "order_key": order_key}))
     written = bool(upserts or payloads or remove)
-    stamps = (*changes.kept, *untouched) if written and not wanted.superseded else ()
+    kept = (chunk_id for chunk_id in changes.kept if chunk_id not in placed)
+    stamps = (*kept, *untouched) if written and not wanted.superseded else ()
     return IndexPlan(
         changes.tenant_id,
         changes.document_id,

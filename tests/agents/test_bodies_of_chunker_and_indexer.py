@@ -12,7 +12,7 @@ from schemas.codec import decode
 from schemas.record import document_key
 from streams.agents.recheck import recheck, recheck_seen
 from streams.errors import PoisonRecord, Unavailable
-from streams.ports import Vector
+from streams.ports import IndexPlan, Vector
 from tests.support.pipeline import Pipeline, WatchedEmbedder, sections
 
 BAD = "nettle"
@@ -230,3 +230,25 @@ async def test_a_recheck_does_over_what_a_late_predecessor_undid() -> None:
     await recheck_seen(pipeline.seen, pipeline.parser.outbox.patience, [b"A/d1", b"A/unknown"])
     assert await pipeline.ids("d1") == ids
     assert Manifest.from_bytes(pipeline.table.values[b"A/d1"]).entries == Manifest.from_bytes(late_manifest).entries
+
+
+@pytest.mark.parametrize("rechecked", [True, False])
+async def test_a_recheck_puts_kept_chunks_where_this_owner_has_them(rechecked: bool) -> None:
+    """A predecessor planned the same revisions with other order keys, and has stamped what the newest one keeps with it."""
+    pipeline = Pipeline()
+    pipeline.send("d1", 1, sections("ash", "birch", "cedar"))
+    pipeline.send("d1", 2, sections("ash", "birch", "elm"))
+    await pipeline.drain()
+    ids = await pipeline.ids("d1")
+    handled = pipeline.log.topics["t.changes." + pipeline.batch]
+    ash = (await pipeline.index.retrieve(pipeline.batch, ids))[ids[0]].payload
+    assert ash["revision"] == 2
+    other = {name: value for name, value in ash.items() if name != "order_key"} | {"order_key": 1 << 40}
+    await pipeline.index.apply(pipeline.batch, IndexPlan("A", "d1", 2, payloads=((ids[0], other),)))
+    assert await pipeline.ids("d1") != ids
+    await pipeline.indexer.handle(handled, again=rechecked)
+    assert (await pipeline.ids("d1") == ids) is rechecked
+    keys = {entry.chunk_id: entry.order_key for entry in Manifest.from_bytes(pipeline.table.values[b"A/d1"]).entries}
+    points = await pipeline.index.retrieve(pipeline.batch, ids)
+    assert ({name: point.payload["order_key"] for name, point in points.items()} == keys) is rechecked
+    assert await pipeline.vectors_are_right()

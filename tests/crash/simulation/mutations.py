@@ -129,8 +129,8 @@ class SideBySide(KeyedRunner):
 class Ungated(IndexerAgent):
     """Carries out every delta, whatever is planned since."""
 
-    async def _open(self, record: InRecord) -> Any:
-        item = await IndexerAgent._open(self, record)
+    async def _open(self, record: InRecord, again: bool) -> Any:
+        item = await IndexerAgent._open(self, record, again)
         if item is not None:
             item.newest, item.wanted = None, still_wanted(item.changes, None)
         return item
