@@ -53,11 +53,11 @@ def test_metrics_are_made_in_one_file_only() -> None:
 
 
 def test_whoever_waits_says_for_whom() -> None:
-    """Every operation that `Patience.hold` or `attempt` names is in the table, but those that only hold others."""
+    """Every operation that `Patience.hold`, `attempt` or `Group.ask` names is in the table, but those that only hold others."""
     only_hold_others = {"parsing", "chunking"}
     named = set()
     for text in TEXT.values():
-        for call in re.finditer(r"\b(?:hold|attempt)\((?!self|operation)", text):
+        for call in re.finditer(r"\b(?:hold|attempt|(?:self|group)\.ask)\((?!self|operation)", text):
             words = re.findall(r'(?<!f)"([a-z][^"\n{]*)"', _arguments(text, call.end()))
             named |= set(words[-1:])
     assert named - only_hold_others - metrics.WAITS.keys() == set(), "say in metrics.WAITS for whom these wait"
