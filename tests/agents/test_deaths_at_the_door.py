@@ -1,4 +1,4 @@
-"""A worker dies between two effects of letting an event pass or keeping it back: no more passes than may, nothing is held for ever."""
+"""A worker dies while it lets an event pass or keeps it back: no more pass than may, and nothing is held for ever."""
 
 from __future__ import annotations
 
