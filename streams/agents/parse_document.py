@@ -218,13 +218,17 @@ class ParserAgent:
         if event.outlived and event.row is not None:
             remember = replace(event.row, passing=-1, passed=change.revision if passed else event.row.passed)
         elif remember is not None:
-            epoch = self.holding.epoch(change.tenant_id) if self.holding is not None else ""
-            at = 0.0 if answer.covered else event.at
-            if event.is_passing and event.row is not None:
-                at, epoch = event.row.at, event.row.epoch  # it counts as of when there was room for it
-            kept = still_dropped(remember, event.row)
-            remember = replace(dated(remember, event.row, event.effect, at, epoch), offset=record.offset, dropped=kept)
+            remember = self._counted(event, remember, answer)
         return await self._let_go(event, remember)
+
+    def _counted(self, event: Event, remember: Seen, answer: Pass) -> Seen:
+        """Return what is remembered of an event that has passed, with the time from which it counts."""
+        epoch = self.holding.epoch(event.change.tenant_id) if self.holding is not None else ""
+        at = 0.0 if answer.covered else event.at
+        if event.is_passing and event.row is not None:
+            at, epoch = event.row.at, event.row.epoch  # as of when there was room for it
+        kept = still_dropped(remember, event.row)
+        return replace(dated(remember, event.row, event.effect, at, epoch), offset=event.record.offset, dropped=kept)
 
     async def _let_go(self, event: Event, remember: Seen | None) -> Seen | None:
         if self.holding is not None:
